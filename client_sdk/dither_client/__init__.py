@@ -1,0 +1,3 @@
+"""The Dither SDK."""
+
+from dither_client.sampling import randomize as randomize

@@ -1,0 +1,176 @@
+"""Reading single keys of a registry, each with its rule."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Final
+
+from dither_protocol.errors import MechanismError, RegistryError
+from dither_protocol.labels import NAME, label_problem, normalize
+from dither_protocol.mechanisms import MAX_D, Mechanism, mechanism
+from dither_protocol.registry.metric import BOOLEAN_LABELS, Metric
+from dither_protocol.windows import ONCE, PERIODS
+
+MAX_LATE_DAYS: Final = 30
+MAX_DIMENSION_CELLS: Final = 1_000
+
+USE_CASES: Final[dict[str, tuple[float, float]]] = {
+    "census": (0.1, 1),
+    "healthcare": (0.5, 2),
+    "location": (1, 3),
+    "product_analytics": (1, 5),
+    "ab_test": (2, 8),
+    "public_report": (0.5, 3),
+}
+"""Usual range of epsilon by use case (design section 9): guidance, warned about outside it."""
+
+_METRIC_KEYS: Final = frozenset(
+    {
+        "version", "type", "description", "owner", "expires", "categories", "epsilon", "mechanism", "period",
+        "collection", "dimensions", "min_reports", "late_days", "use_case",
+    }
+)  # fmt: skip
+_ISO_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+def table(path: str, value: object) -> Mapping[str, Any]:
+    """``value`` as a table."""
+    if not isinstance(value, Mapping):
+        raise RegistryError(path, "must be a table")
+    return value
+
+
+def refuse_unknown(path: str, given: Mapping[str, Any], known: frozenset[str]) -> None:
+    """Refuse keys that are not ``known``: a misspelt key must not silently mean its default."""
+    for key in given:
+        if key not in known:
+            where = f"{path}.{key}" if path else str(key)
+            raise RegistryError(where, "unknown key; known are " + ", ".join(sorted(known)))
+
+
+def required(path: str, given: Mapping[str, Any], key: str) -> Any:
+    """The value of a key that has no default."""
+    if key not in given:
+        raise RegistryError(f"{path}.{key}" if path else key, "is required")
+    return given[key]
+
+
+def text(path: str, value: object) -> str:
+    """``value`` as a str without control characters."""
+    if not isinstance(value, str):
+        raise RegistryError(path, "must be a string")
+    if any(ord(c) < 32 and c not in "\n\t" or 0xD800 <= ord(c) < 0xE000 for c in value):
+        raise RegistryError(path, "must have no control characters")
+    return value
+
+
+def whole(path: str, value: object, low: int = 0, high: int = 2**31 - 1) -> int:
+    """``value`` as an int in [low, high]; True is not 1."""
+    if type(value) is not int or not low <= value <= high:
+        raise RegistryError(path, f"must be a whole number from {low} to {high}")
+    return value
+
+
+def positive(path: str, value: object) -> float:
+    """``value`` as a finite float above zero."""
+    if type(value) not in (int, float) or not 0 < value or not math.isfinite(value):  # type: ignore[operator]
+        raise RegistryError(path, "must be a finite number above 0")
+    return float(value)  # type: ignore[arg-type]
+
+
+def choice(path: str, value: object, among: Sequence[str]) -> str:
+    """``value`` as one of the words ``among``."""
+    if not isinstance(value, str) or value not in among:
+        raise RegistryError(path, "must be one of " + ", ".join(among))
+    return value
+
+
+def day(path: str, value: object) -> date:
+    """``value`` as a date: a TOML date, or ISO text in the JSON form."""
+    if isinstance(value, str) and _ISO_DATE.fullmatch(value):
+        try:
+            value = date.fromisoformat(value)
+        except ValueError:
+            raise RegistryError(path, "is no day of the calendar") from None
+    if not isinstance(value, date) or isinstance(value, datetime) or not 2000 <= value.year < 2200:
+        raise RegistryError(path, "must be a date such as 2027-06-30")
+    return value
+
+
+def labels(path: str, value: object, low: int, high: int) -> tuple[str, ...]:
+    """``value`` as a list of distinct labels in normal form C."""
+    if not isinstance(value, list | tuple) or not low <= len(value) <= high:
+        raise RegistryError(path, f"must be a list of {low} to {high} labels")
+    seen: dict[str, int] = {}
+    for position, item in enumerate(value):
+        where = f"{path}[{position}]"
+        problem = label_problem(item) if isinstance(item, str) else "must be a string"
+        if problem:
+            raise RegistryError(where, problem)
+        first = seen.setdefault(normalize(item), position)
+        if first != position:
+            raise RegistryError(where, f"is the same label as {path}[{first}] after Unicode normalisation")
+    return tuple(seen)
+
+
+def dimensions(path: str, value: object) -> dict[str, tuple[str, ...]]:
+    """``value`` as closed lists of labels by dimension name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, values in table(path, value).items():
+        if not NAME.fullmatch(name):
+            raise RegistryError(path, "a dimension's name must match [a-z][a-z0-9_]{0,63}")
+        found[name] = labels(f"{path}.{name}", values, 1, MAX_DIMENSION_CELLS)
+    if math.prod(len(values) for values in found.values()) > MAX_DIMENSION_CELLS:
+        raise RegistryError(path, f"must not make more than {MAX_DIMENSION_CELLS} combinations")
+    return found
+
+
+def _domain(path: str, kind: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    if kind == "boolean":
+        if "categories" in given:
+            raise RegistryError(f"{path}.categories", "a boolean has none")
+        return BOOLEAN_LABELS
+    return labels(f"{path}.categories", required(path, given, "categories"), 2, MAX_D)
+
+
+def _mechanism(path: str, given: Mapping[str, Any], d: int) -> Mechanism:
+    epsilon = positive(f"{path}.epsilon", required(path, given, "epsilon"))
+    name = text(f"{path}.mechanism", required(path, given, "mechanism"))
+    try:
+        return mechanism(name, epsilon, d)
+    except MechanismError as error:
+        key = "epsilon" if str(error).startswith("epsilon") else "mechanism"
+        raise RegistryError(f"{path}.{key}", str(error)) from None
+
+
+def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
+    """One table ``[metrics.<name>]`` as a Metric.
+
+    Raises:
+        RegistryError: a key is missing, unknown or breaks its rule.
+    """
+    path = f"metrics.{name}"
+    refuse_unknown(path, given, _METRIC_KEYS)
+    kind = choice(f"{path}.type", required(path, given, "type"), ("boolean", "categorical"))
+    period = choice(f"{path}.period", given.get("period", "day"), PERIODS)
+    if period == ONCE and "expires" not in given:
+        raise RegistryError(f"{path}.expires", "is required where period is 'once'")
+    domain = _domain(path, kind, given)
+    use_case = given.get("use_case")
+    return Metric(
+        name=name,
+        version=whole(f"{path}.version", required(path, given, "version"), low=1),
+        type=kind,
+        description=text(f"{path}.description", required(path, given, "description")),
+        owner=text(f"{path}.owner", given.get("owner", "")),
+        labels=domain,
+        mechanism=_mechanism(path, given, len(domain)),
+        period=period,
+        collection=choice(f"{path}.collection", given.get("collection", "fresh"), ("fresh",)),
+        dimensions=dimensions(f"{path}.dimensions", given.get("dimensions", {})),
+        expires=day(f"{path}.expires", given["expires"]) if "expires" in given else None,
+        min_reports=whole(f"{path}.min_reports", given.get("min_reports", 100), low=1),
+        late_days=whole(f"{path}.late_days", given.get("late_days", 3), high=MAX_LATE_DAYS),
+        use_case=None if use_case is None else choice(f"{path}.use_case", use_case, tuple(USE_CASES)),
+    )

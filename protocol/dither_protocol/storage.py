@@ -1,0 +1,227 @@
+"""What server and worker agree on about the store: key names, and codecs of stream entries and cells.
+
+The client may not import this module (an import-linter contract): a device knows nothing of the store.
+"""
+
+import binascii
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, unquote
+
+from dither_protocol.errors import StorageError
+from dither_protocol.registry.metric import Dimensions
+
+DEFAULT_PARTITIONS: Final = 8
+MAX_PARTITIONS: Final = 1_024
+CLUSTER_SLOTS: Final = 16_384
+
+LAYOUT: Final = 1
+"""Version of this module's layout; written into the store at creation, another one is refused."""
+
+META_KEY: Final = "dither:meta"
+ENTRY_FIELD: Final = b"b"
+UNKNOWN: Final = "_unknown"
+"""Stands for metric and window of reports whose own are not acceptable: hostile labels make no keys."""
+
+_ENTRY_VERSION: Final = 1
+_GROUP_HEAD: Final = struct.Struct("<HHI")  # length of the cell's name, bytes per report, number of reports
+_INT64_MAX: Final = 2**63 - 1
+
+
+@lru_cache(maxsize=4)
+def partition_tags(partitions: int) -> tuple[str, ...]:
+    """One hash tag per partition, its cluster slot in the middle of the partition's equal share of all slots.
+
+    So any number of nodes that hold even ranges of slots hold even numbers of partitions. The slot of a tag is
+    CRC-16/XMODEM mod 16,384, as Redis Cluster defines it.
+    """
+    wanted = {(2 * i + 1) * CLUSTER_SLOTS // (2 * partitions): i for i in range(partitions)}
+    tags: dict[int, str] = {}
+    candidate = 0
+    while len(tags) < partitions:
+        tag = f"p{candidate:x}"
+        index = wanted.get(binascii.crc_hqx(tag.encode("ascii"), 0) % CLUSTER_SLOTS)
+        if index is not None:
+            tags.setdefault(index, tag)
+        candidate += 1
+    return tuple(tags[i] for i in range(partitions))
+
+
+def partition_of(batch_id: bytes, partitions: int) -> int:
+    """The partition that a batch lives in: a function of its id alone, so that a retry finds its first try."""
+    return binascii.crc32(batch_id) % partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The keys of one partition; all carry its hash tag, so every script touches one cluster slot."""
+
+    tag: str
+
+    @property
+    def stream(self) -> str:
+        """Stream of accepted batches, in arrival order."""
+        return f"dither:{{{self.tag}}}:stream"
+
+    @property
+    def backlog(self) -> str:
+        """Bytes of the entries in the stream, kept by the admit and apply scripts."""
+        return f"dither:{{{self.tag}}}:backlog"
+
+    @property
+    def checkpoint(self) -> str:
+        """Id of the last stream entry that the counters contain."""
+        return f"dither:{{{self.tag}}}:checkpoint"
+
+    @property
+    def dead(self) -> str:
+        """Stream of entries that could not be counted."""
+        return f"dither:{{{self.tag}}}:dead"
+
+    @property
+    def dirty(self) -> str:
+        """Hash of cells that changed since they were published last, with a mark of the change."""
+        return f"dither:{{{self.tag}}}:dirty"
+
+    def seen(self, until: str) -> str:
+        """Set of the batch ids to be remembered until that date."""
+        return f"dither:{{{self.tag}}}:seen:{until}"
+
+    def cell(self, cell: str) -> str:
+        """Packed counters of one cell."""
+        return f"dither:{{{self.tag}}}:cell:{cell}"
+
+    def outcome(self, metric: str, window: str) -> str:
+        """Hash of what became of the reports of a metric and window."""
+        return f"dither:{{{self.tag}}}:outcome:{metric}:{window}"
+
+
+def metric_key(metric: str, version: int) -> str:
+    """JSON definition of one version of a metric, as the server that accepts it knows it."""
+    return f"dither:metric:{metric}:{version}"
+
+
+def versions_key(metric: str) -> str:
+    """Set of the versions of a metric that were ever announced."""
+    return f"dither:versions:{metric}"
+
+
+def estimate_key(metric: str, version: int) -> str:
+    """Hash of published estimates of one version of a metric."""
+    return f"dither:estimate:{metric}:{version}"
+
+
+def dimensions_text(dimensions: Dimensions) -> str:
+    """``os=linux,channel=beta`` with sorted names and percent-encoded values; empty without dimensions."""
+    return ",".join(f"{name}={quote(value, safe='')}" for name, value in dimensions)
+
+
+def parse_dimensions_text(text: str) -> Dimensions:
+    """The inverse of `dimensions_text`."""
+    if not text:
+        return ()
+    pairs = (item.split("=", 1) for item in text.split(","))
+    return tuple((name, unquote(value)) for name, value in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The unit of counting: (metric, version, window, dimensions)."""
+
+    metric: str
+    version: int
+    window: str
+    dimensions: Dimensions
+
+    @property
+    def name(self) -> str:
+        """The cell as text, used in keys and stream entries."""
+        return f"{self.metric}:{self.version}:{self.window}:{dimensions_text(self.dimensions)}"
+
+
+def parse_cell(name: str) -> Cell:
+    """The inverse of `Cell.name`.
+
+    Raises:
+        StorageError: it is no cell's name.
+    """
+    try:
+        metric, version, window, dimensions = name.split(":", 3)
+        return Cell(metric, int(version), window, parse_dimensions_text(dimensions))
+    except ValueError:
+        raise StorageError("not the name of a cell") from None
+
+
+def estimate_field(window: str, dimensions: Dimensions | None) -> str:
+    """Field of a published estimate: ``2026-11-29|os=linux``; ``2026-11-29|*`` over all dimensions."""
+    return f"{window}|{'*' if dimensions is None else dimensions_text(dimensions)}"
+
+
+def encode_entry(groups: Iterable[tuple[str, list[bytes]]]) -> bytes:
+    """A stream entry: the accepted reports of one batch, grouped by cell.
+
+    Layout, little-endian: version byte; then per group u16 length of the cell's name, u16 bytes per report,
+    u32 number of reports, the name in UTF-8, the packed reports one after the other.
+
+    Args:
+        groups: (name of the cell, its packed reports, all of one size, at least one).
+    """
+    parts = [bytes([_ENTRY_VERSION])]
+    for name, reports in groups:
+        raw = name.encode("utf-8")
+        parts.append(_GROUP_HEAD.pack(len(raw), len(reports[0]), len(reports)))
+        parts.append(raw)
+        parts.extend(reports)
+    return b"".join(parts)
+
+
+def decode_entry(entry: bytes) -> Iterator[tuple[str, int, int, memoryview]]:
+    """The groups of a stream entry: (name of the cell, bytes per report, number of reports, packed reports).
+
+    Raises:
+        StorageError: it is not what `encode_entry` writes.
+    """
+    view = memoryview(entry)
+    if not view or view[0] != _ENTRY_VERSION:
+        raise StorageError("unknown version of a stream entry")
+    at = 1
+    while at < len(view):
+        if at + _GROUP_HEAD.size > len(view):
+            raise StorageError("a stream entry ends inside a group")
+        name_size, width, count = _GROUP_HEAD.unpack_from(view, at)
+        body = at + _GROUP_HEAD.size + name_size
+        at = body + width * count
+        if at > len(view) or not width or not count:
+            raise StorageError("a stream entry ends inside a group")
+        try:
+            name = str(view[body - name_size : body], "utf-8")
+        except UnicodeDecodeError:
+            raise StorageError("the name of a cell is not UTF-8") from None
+        yield name, width, count, view[body:at]
+
+
+def encode_cell(n: int, counters: Iterable[int]) -> bytes:
+    """n and the counters as little-endian int64.
+
+    Raises:
+        StorageError: a number is negative or beyond int64: overflow is an error, never a wrap.
+    """
+    numbers = [n, *counters]
+    if not all(0 <= number <= _INT64_MAX for number in numbers):
+        raise StorageError("a counter is outside int64")
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def decode_cell(packed: bytes) -> tuple[int, tuple[int, ...]]:
+    """The inverse of `encode_cell`.
+
+    Raises:
+        StorageError: not a whole number of int64, or none.
+    """
+    if not packed or len(packed) % 8:
+        raise StorageError("a cell is not a list of int64")
+    n, *counters = struct.unpack(f"<{len(packed) // 8}q", packed)
+    return n, tuple(counters)
