@@ -26,7 +26,13 @@ if TYPE_CHECKING:
         WireError,
     )
     from dither_protocol.mechanisms import MECHANISMS, Mechanism, mechanism
-    from dither_protocol.registry import Metric, Registry, load_registry, parse_registry, registry_from_document
+    from dither_protocol.registry import (
+        Metric,
+        Registry,
+        load_registry,
+        parse_registry,
+        registry_from_document,
+    )
 
 _HOMES = {
     "dither_protocol.errors": (

@@ -91,7 +91,7 @@ class DimensionError(MetricUsageError, ValueError):
 
 
 class WireError(DitherError, ValueError):
-    """Bytes that are not what the wire format says. ``field`` names the place, such as ``reports[3].data``."""
+    """Bytes that are not what the wire format says. ``field`` names the place, such as ``until``."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")

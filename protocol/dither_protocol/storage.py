@@ -33,10 +33,10 @@ _INT64_MAX: Final = 2**63 - 1
 
 @lru_cache(maxsize=4)
 def partition_tags(partitions: int) -> tuple[str, ...]:
-    """One hash tag per partition, its cluster slot in the middle of the partition's equal share of all slots.
+    """One hash tag per partition, its cluster slot in the middle of the partition's equal share of slots.
 
-    So any number of nodes that hold even ranges of slots hold even numbers of partitions. The slot of a tag is
-    CRC-16/XMODEM mod 16,384, as Redis Cluster defines it.
+    So any number of nodes that hold even ranges of slots hold even numbers of partitions. The slot of a tag
+    is CRC-16/XMODEM mod 16,384, as Redis Cluster defines it.
     """
     wanted = {(2 * i + 1) * CLUSTER_SLOTS // (2 * partitions): i for i in range(partitions)}
     tags: dict[int, str] = {}
@@ -51,7 +51,7 @@ def partition_tags(partitions: int) -> tuple[str, ...]:
 
 
 def partition_of(batch_id: bytes, partitions: int) -> int:
-    """The partition that a batch lives in: a function of its id alone, so that a retry finds its first try."""
+    """The partition that a batch lives in: a function of its id alone, so a retry finds its first try."""
     return binascii.crc32(batch_id) % partitions
 
 
@@ -150,9 +150,12 @@ def parse_cell(name: str) -> Cell:
     """
     try:
         metric, version, window, dimensions = name.split(":", 3)
-        return Cell(metric, int(version), window, parse_dimensions_text(dimensions))
+        cell = Cell(metric, int(version), window, parse_dimensions_text(dimensions))
     except ValueError:
         raise StorageError("not the name of a cell") from None
+    if cell.name != name:
+        raise StorageError("not the name of a cell as `Cell.name` writes it")
+    return cell
 
 
 def estimate_field(window: str, dimensions: Dimensions | None) -> str:
@@ -204,7 +207,7 @@ def decode_entry(entry: bytes) -> Iterator[tuple[str, int, int, memoryview]]:
 
 
 def encode_cell(n: int, counters: Iterable[int]) -> bytes:
-    """n and the counters as little-endian int64.
+    """A cell: n and its counters, as little-endian int64.
 
     Raises:
         StorageError: a number is negative or beyond int64: overflow is an error, never a wrap.

@@ -1,10 +1,12 @@
 """Windows: the half-open UTC intervals that reports are about.
 
-Labels (design section 7): hour ``2026-11-29T13``, day ``2026-11-29``, ISO week ``2026-W48``, month ``2026-11``,
-and ``once``. A label names exactly one interval of its period; a label of another period is refused.
+Labels (design section 7): hour ``2026-11-29T13``, day ``2026-11-29``, ISO week ``2026-W48``, month
+``2026-11``, and ``once``. A label names exactly one interval of its period; a label of another period is
+refused.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -28,7 +30,10 @@ _LABEL_SHAPES: Final[dict[str, re.Pattern[str]]] = {
     "week": re.compile(r"[0-9]{4}-W[0-9]{2}", re.ASCII),
     "month": re.compile(r"[0-9]{4}-[0-9]{2}", re.ASCII),
 }
-_YEARS: Final = range(2000, 2200)  # keeps every date computation far from datetime's own limits
+# Far from datetime's own limits, wide enough for a device whose clock starts at 1970. Both are Mondays: no week
+# lies across them.
+_FIRST: Final = datetime(1900, 1, 1, tzinfo=UTC)
+_AFTER: Final = datetime(2300, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ _LENGTHS: Final[dict[str, timedelta]] = {
     "day": timedelta(days=1),
     "week": timedelta(days=7),
 }
+
 
 def _read(period: str, label: str) -> datetime:
     """The start that a label of the right shape names; ValueError where the calendar has no such time."""
@@ -111,12 +117,15 @@ def window_at(period: str, when: datetime, expires: date | None = None) -> Windo
         expires: last day of the metric; needed by ``once`` alone.
 
     Raises:
-        WindowError: unknown period, naive datetime, or ``once`` without ``expires``.
+        WindowError: unknown period, naive datetime, a year outside 1900 to 2299, or ``once`` without
+            ``expires``.
     """
     if period not in PERIODS:
         raise WindowError("the period is not one of " + ", ".join(PERIODS))
-    if when.tzinfo is None:
+    if when.utcoffset() is None:
         raise WindowError("a window needs a time with its zone")
+    if not _FIRST <= when < _AFTER:
+        raise WindowError("the time is outside the years 1900 to 2299")
     if period == ONCE:
         if expires is None:
             raise WindowError("a 'once' metric needs a date 'expires'")
@@ -137,7 +146,7 @@ def parse_window(period: str, label: str, expires: date | None = None) -> Window
     if period not in PERIODS:
         raise WindowError("the period is not one of " + ", ".join(PERIODS))
     problem = f"the label is not one of period '{period}'"
-    if not _LABEL_SHAPES[period].fullmatch(label) or int(label[:4]) not in _YEARS:
+    if not _LABEL_SHAPES[period].fullmatch(label) or not _FIRST.year <= int(label[:4]) < _AFTER.year:
         raise WindowError(problem)
     try:
         start = _read(period, label)
@@ -146,24 +155,29 @@ def parse_window(period: str, label: str, expires: date | None = None) -> Window
     return _window(period, start)
 
 
-def last_accepted_date(window: Window, late_days: int) -> date:
-    """The latest UTC date on which a report about ``window`` is still accepted."""
+def last_accepted_date(window: Window, late_days: int) -> date | None:
+    """The latest UTC date on which a report about ``window`` is still accepted; None for `once`.
+
+    A `once` window stays open as long as its metric, which is no help in bounding how long a batch id has to
+    be remembered: `batch_until` gives such reports their own date.
+    """
+    if window.period == ONCE:
+        return None
     return (window.end + timedelta(days=late_days) - timedelta(microseconds=1)).date()
 
 
-def batch_until(windows: list[tuple[Window, int]], sealed_on: date) -> date:
+def batch_until(last_dates: Iterable[date | None], sealed_on: date) -> date:
     """The date ``until`` of a batch (design section 7).
 
     Args:
-        windows: (window, late_days of its metric) of every report in the batch; not empty.
+        last_dates: `last_accepted_date` of every report in the batch, None for a report about `once`;
+            not empty.
         sealed_on: today's UTC date on the device.
 
     Returns:
         The latest date on which any of the reports would be accepted, at most 40 days ahead; for ``once``
         the sealing day + 30.
     """
-    latest = max(
-        sealed_on + timedelta(days=ONCE_UNTIL_DAYS) if w.period == ONCE else last_accepted_date(w, late_days)
-        for w, late_days in windows
-    )
+    once = sealed_on + timedelta(days=ONCE_UNTIL_DAYS)
+    latest = max(once if last is None else last for last in last_dates)
     return min(latest, sealed_on + timedelta(days=MAX_UNTIL_DAYS))

@@ -1,7 +1,7 @@
-"""What all mechanisms have in common: the pure-protocol interface of Wang et al., USENIX Security 2017, section 3.
+"""What all mechanisms share: the pure-protocol interface of Wang et al., USENIX Security 2017, section 3.
 
-p = Pr[v in S(y) | holds v] and q = Pr[v in S(y) | holds another value], S(y) the support of report y. They are
-computed here and nowhere else (invariant C5), as exact fractions of the integers that the sampler uses.
+p = Pr[v in S(y) | holds v] and q = Pr[v in S(y) | holds another value], S(y) the support of report y. Both
+are computed here and nowhere else (invariant C5), as exact fractions of the integers that the sampler uses.
 """
 
 from abc import ABC, abstractmethod
@@ -31,6 +31,9 @@ class Form(StrEnum):
 @dataclass(frozen=True)
 class Mechanism(ABC):
     """A frequency oracle with its parameters. Frozen, hashable, compared by (class, epsilon, d).
+
+    A concrete class is decorated as a frozen dataclass again: of a base class Python freezes the fields only,
+    and p or q could be overwritten.
 
     Attributes:
         name: the word in registries and results.
@@ -105,7 +108,7 @@ class Mechanism(ABC):
 
     @cached_property
     def gap(self) -> float:
-        """p - q, subtracted exactly: at small epsilon the difference of the two doubles would lose digits."""
+        """The difference p - q, taken exactly: at small epsilon that of the doubles would lose digits."""
         return float(self.p_exact - self.q_exact)
 
     def n_variance(self, f: float) -> float:

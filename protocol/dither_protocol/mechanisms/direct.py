@@ -1,9 +1,10 @@
 """``grr`` and ``rr``: name the true value, or any other with less probability.
 
-Kairouz, Bonawitz, Ramage, ICML 2016 (k-ary randomized response); Wang et al., USENIX Security 2017, section 4.1
-(direct encoding); Warner 1965 at d = 2.
+Kairouz, Bonawitz, Ramage, ICML 2016 (k-ary randomized response); Wang et al., USENIX Security 2017, section
+4.1 (direct encoding); Warner 1965 at d = 2.
 """
 
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +16,7 @@ from dither_protocol.mechanisms.base import Form, Mechanism
 from dither_protocol.mechanisms.weights import SCALE, exp_floor, log_ratio
 
 
+@dataclass(frozen=True)
 class GeneralizedRandomizedResponse(Mechanism):
     """Report the truth with weight ``truth_weight``, each other value with weight ``lie_weight``."""
 
@@ -62,6 +64,7 @@ class GeneralizedRandomizedResponse(Mechanism):
         return forms.unpack_index(packed)
 
 
+@dataclass(frozen=True)
 class RandomizedResponse(GeneralizedRandomizedResponse):
     """``grr`` at d = 2, by the name that the survey literature knows it by."""
 

@@ -1,9 +1,11 @@
 """``sue`` and ``oue``: d bits, one per value, each randomised by itself.
 
-Wang et al., USENIX Security 2017, section 4.3; `sue` is the one-time basic RAPPOR of Erlingsson et al., CCS 2014.
+Wang et al., USENIX Security 2017, section 4.3; `sue` is the one-time basic RAPPOR of Erlingsson et al., CCS
+2014.
 """
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +16,7 @@ from dither_protocol.mechanisms.base import Form, Mechanism
 from dither_protocol.mechanisms.weights import SCALE, flip_threshold, log_ratio
 
 
+@dataclass(frozen=True)
 class UnaryEncoding(Mechanism):
     """A one-hot vector whose bits are randomised independently with thresholds out of 2^32."""
 
@@ -48,9 +51,7 @@ class UnaryEncoding(Mechanism):
     def realized_epsilon(self) -> Decimal:
         # Two inputs differ in two bits: the loss is ln[p (1-q) / (q (1-p))], reached where both speak up.
         lie = SCALE - self.keep_threshold
-        return log_ratio(
-            self.keep_threshold * (SCALE - self.noise_threshold), self.noise_threshold * lie
-        )
+        return log_ratio(self.keep_threshold * (SCALE - self.noise_threshold), self.noise_threshold * lie)
 
     def pack(self, data: object) -> bytes:
         return forms.pack_bits(data, self.d)
@@ -59,6 +60,7 @@ class UnaryEncoding(Mechanism):
         return forms.encode_base64url(packed)
 
 
+@dataclass(frozen=True)
 class SymmetricUnaryEncoding(UnaryEncoding):
     """``sue``: every bit is flipped with the same probability 1/(e^(epsilon/2) + 1)."""
 
@@ -73,6 +75,7 @@ class SymmetricUnaryEncoding(UnaryEncoding):
         return SCALE - self.noise_threshold
 
 
+@dataclass(frozen=True)
 class OptimizedUnaryEncoding(UnaryEncoding):
     """``oue``: the true bit is a fair coin, every other bit is 1 with probability 1/(e^epsilon + 1)."""
 

@@ -32,7 +32,7 @@ def exp_floor(epsilon: float) -> int:
 
 
 def flip_threshold(epsilon: float, halves: int = 1) -> int:
-    """ceil(2^32 / (e^(epsilon/halves) + 1)): the threshold T of a bit that is flipped with probability T/2^32.
+    """ceil(2^32 / (e^(epsilon/halves) + 1)): the threshold T of a bit flipped with probability T/2^32.
 
     Rounding up gives ln((2^32 - T)/T) <= epsilon / halves.
     """

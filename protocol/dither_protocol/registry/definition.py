@@ -27,9 +27,9 @@ def decode_definition(text: str | bytes) -> Metric:
     try:
         definition = json.loads(text)
         name, params, table = definition["name"], definition["params"], definition["table"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RegistryError("definition", "is not one that a server wrote") from None
     metric = fields.read_metric(name, fields.table(f"metrics.{name}", table))
     if metric.params_hash != params:
-        raise RegistryError(f"metrics.{name}", "was written by a version that gives its reports another meaning")
+        raise RegistryError(f"metrics.{name}", "was written by a version that means something else by it")
     return metric

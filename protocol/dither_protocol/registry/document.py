@@ -43,6 +43,8 @@ def parse_registry(text: str | bytes) -> Registry:
         raise RegistryError("registry", "is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise RegistryError("registry", f"is not TOML: {error}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets thousands deep
+        raise RegistryError("registry", "is not TOML that this version reads") from None
     return registry_from_document(document)
 
 

@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
@@ -13,6 +15,7 @@ from dither_protocol.registry.metric import BOOLEAN_LABELS, Metric
 from dither_protocol.windows import ONCE, PERIODS
 
 MAX_LATE_DAYS: Final = 30
+MAX_DIMENSIONS: Final = 16  # so that the name of a cell, percent-encoded, stays below 2^16 bytes
 MAX_DIMENSION_CELLS: Final = 1_000
 
 USE_CASES: Final[dict[str, tuple[float, float]]] = {
@@ -60,7 +63,7 @@ def text(path: str, value: object) -> str:
     """``value`` as a str without control characters."""
     if not isinstance(value, str):
         raise RegistryError(path, "must be a string")
-    if any(ord(c) < 32 and c not in "\n\t" or 0xD800 <= ord(c) < 0xE000 for c in value):
+    if any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in value):
         raise RegistryError(path, "must have no control characters")
     return value
 
@@ -74,9 +77,9 @@ def whole(path: str, value: object, low: int = 0, high: int = 2**31 - 1) -> int:
 
 def positive(path: str, value: object) -> float:
     """``value`` as a finite float above zero."""
-    if type(value) not in (int, float) or not 0 < value or not math.isfinite(value):  # type: ignore[operator]
-        raise RegistryError(path, "must be a finite number above 0")
-    return float(value)  # type: ignore[arg-type]
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max:
+        return float(value)
+    raise RegistryError(path, "must be a finite number above 0")
 
 
 def choice(path: str, value: object, among: Sequence[str]) -> str:
@@ -105,10 +108,13 @@ def labels(path: str, value: object, low: int, high: int) -> tuple[str, ...]:
     seen: dict[str, int] = {}
     for position, item in enumerate(value):
         where = f"{path}[{position}]"
-        problem = label_problem(item) if isinstance(item, str) else "must be a string"
+        if not isinstance(item, str):
+            raise RegistryError(where, "must be a string")
+        label = normalize(item)
+        problem = label_problem(label)
         if problem:
             raise RegistryError(where, problem)
-        first = seen.setdefault(normalize(item), position)
+        first = seen.setdefault(label, position)
         if first != position:
             raise RegistryError(where, f"is the same label as {path}[{first}] after Unicode normalisation")
     return tuple(seen)
@@ -116,9 +122,12 @@ def labels(path: str, value: object, low: int, high: int) -> tuple[str, ...]:
 
 def dimensions(path: str, value: object) -> dict[str, tuple[str, ...]]:
     """``value`` as closed lists of labels by dimension name."""
+    given = table(path, value)
+    if len(given) > MAX_DIMENSIONS:
+        raise RegistryError(path, f"must hold at most {MAX_DIMENSIONS} dimensions")
     found: dict[str, tuple[str, ...]] = {}
-    for name, values in table(path, value).items():
-        if not NAME.fullmatch(name):
+    for name, values in given.items():
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise RegistryError(path, "a dimension's name must match [a-z][a-z0-9_]{0,63}")
         found[name] = labels(f"{path}.{name}", values, 1, MAX_DIMENSION_CELLS)
     if math.prod(len(values) for values in found.values()) > MAX_DIMENSION_CELLS:

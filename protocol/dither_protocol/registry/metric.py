@@ -70,10 +70,11 @@ class Metric:
 
     @cached_property
     def params_hash(self) -> str:
-        """First 8 hex digits of the SHA-256 of the canonical JSON of everything that gives a report its meaning.
+        """First 8 hex digits of the SHA-256 of the canonical JSON of all that gives a report its meaning.
 
         The mechanism stands here by the name that ``auto`` resolved to: a device and a server that resolve it
-        differently must not mix their reports.
+        differently must not mix their reports. Labels keep their order, which gives the indices a meaning; the
+        values of a dimension are sorted, since their order has none.
         """
         meaning = {
             "name": self.name,
@@ -84,7 +85,7 @@ class Metric:
             "epsilon": self.epsilon,
             "period": self.period,
             "collection": self.collection,
-            "dimensions": {name: list(values) for name, values in self.dimensions.items()},
+            "dimensions": {name: sorted(values) for name, values in self.dimensions.items()},
         }
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
@@ -110,12 +111,12 @@ class Metric:
         return index
 
     def check_dimensions(self, dimensions: Mapping[str, str] | None) -> Dimensions:
-        """The dimensions of one report in canonical form: exactly the declared names, each with a listed value.
+        """The dimensions of one report in canonical form: exactly the declared names, with listed values.
 
         Raises:
             DimensionError: a missing, unknown or wrongly typed dimension, or a value outside its list.
         """
-        given = dimensions or {}
+        given = {} if dimensions is None else dimensions
         if not isinstance(given, Mapping) or not all(
             isinstance(name, str) and isinstance(value, str) for name, value in given.items()
         ):

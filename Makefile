@@ -1,0 +1,48 @@
+# Every step that a fresh machine with Python 3.11, make and the package registries needs stands here.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ROOMS := protocol client_sdk server estimator cli load_tests
+CODE := $(ROOMS) tests bench examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run test check format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv with everything pinned in constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Dither needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup ## Run the whole service against 20,200 devices, print truth beside estimate
+	$(BIN)/dither demo
+
+run: setup ## Run the service with the example registry until Ctrl-C
+	$(BIN)/dither serve
+
+test: setup ## Run all tests
+	$(BIN)/python -m pytest
+
+check: setup ## Lint, types, and who may import whom
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Format the code
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: setup ## Measure, as ratios in one run, and write bench/results.json
+	$(BIN)/python bench/run.py
+
+clean: ## Remove .venv and everything built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

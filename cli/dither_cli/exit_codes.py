@@ -1,0 +1,25 @@
+"""Every exit code of the `dither` command, with its meaning."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the shell sees. Stable: scripts rely on these numbers."""
+
+    OK = 0
+    """Done; for `dither serve`: stopped because it was asked to."""
+
+    FAILED = 1
+    """The answer is no: a registry is refused, a demo missed its limits."""
+
+    USAGE = 2
+    """The command cannot be run as given: bad option, or an extra that is not installed."""
+
+    STATE_DIR = 3
+    """The state directory is used by another `dither serve`, or cannot be used."""
+
+    PORT = 4
+    """The address to listen on is taken or impossible."""
+
+    SERVICE = 5
+    """The service did not come up, or a part of it cannot be kept running."""

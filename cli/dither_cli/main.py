@@ -1,0 +1,53 @@
+"""The command group. Subcommands are imported when they are called, so that `dither --help` is quick."""
+
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+
+class Lazy(NamedTuple):
+    """A subcommand that is not imported yet."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: Final = {
+    "serve": Lazy("dither_cli.serve", "serve", "Run the whole service: store, server and estimator."),
+    "demo": Lazy(
+        "dither_cli.demo", "demo", "Run the service against simulated devices and check the estimates."
+    ),
+    "estimate": Lazy(
+        "dither_cli.estimate_command", "estimate", "Estimate frequencies from reports in a file."
+    ),
+    "registry": Lazy("dither_cli.registry_commands", "registry", "Check a registry of metrics."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands stand in COMMANDS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all subcommands, in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one subcommand; None where there is none of this name."""
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        command: click.Command = getattr(import_module(lazy.module), lazy.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dither")
+def cli() -> None:
+    """Telemetry with local differential privacy: collect usage statistics without anybody's answers."""

@@ -1,0 +1,45 @@
+"""What the SDK answers: small frozen values, to be looked at by the app and never sent anywhere."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class RecordStatus(StrEnum):
+    """What became of one call of `Client.record`."""
+
+    QUEUED = "queued"
+    ALREADY_REPORTED = "already_reported_this_window"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    DROPPED = "dropped"
+
+
+class RecordResult(NamedTuple):
+    """The outcome of `Client.record`. It depends on the ledger and the registry, never on the value.
+
+    Attributes:
+        status: what became of the answer.
+        reason: for `dropped`, why; else empty.
+    """
+
+    status: RecordStatus
+    reason: str = ""
+
+
+class FlushResult(NamedTuple):
+    """The outcome of `Client.flush`: what this call saw happen, in reports.
+
+    Attributes:
+        sent: accepted by the server.
+        duplicate: in batches that the server already had from an earlier try.
+        rejected: refused by the server one by one.
+        dropped: given up: a final refusal of their batch, or too old to be accepted by anybody.
+        pending: still on the device.
+        timed_out: whether the timeout ended the wait.
+    """
+
+    sent: int
+    duplicate: int
+    rejected: int
+    dropped: int
+    pending: int
+    timed_out: bool

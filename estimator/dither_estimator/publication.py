@@ -1,0 +1,89 @@
+"""From counts to the published document of an estimate (invariant C3). Pure: no store, no clock."""
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dither_estimator.estimation import Estimates, estimate
+from dither_protocol.registry import Metric
+from dither_protocol.registry.metric import Dimensions
+from dither_protocol.windows import Window
+
+LEVEL: Final = 0.95
+TARGET: Final = "population"
+
+
+def _instant(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _values(metric: Metric, result: Estimates) -> list[dict[str, Any]]:
+    columns = zip(
+        metric.labels,
+        result.estimate.tolist(),
+        result.std_error.tolist(),
+        result.lower.tolist(),
+        result.upper.tolist(),
+        result.method,
+        result.norm_sub.tolist(),
+        strict=True,
+    )
+    return [
+        {
+            "value": label,
+            "estimate": estimated,
+            "std_error": std_error,
+            "interval": [lower, upper],
+            "interval_method": str(method),
+            "norm_sub": projected,
+        }
+        for label, estimated, std_error, lower, upper, method, projected in columns
+    ]
+
+
+def estimate_document(
+    metric: Metric,
+    window: Window,
+    dimensions: Dimensions | None,
+    counters: npt.NDArray[np.int64],
+    n: int,
+) -> dict[str, Any]:
+    """The published estimate of one cell, or of a window over all dimensions.
+
+    The unbiased estimate and its raw interval stand as they are, negatives included (invariant C4); ``norm_sub``
+    stands beside them. Below the metric's ``min_reports`` the values are suppressed, and the status says so.
+
+    Args:
+        metric: what was asked.
+        window: when.
+        dimensions: of the cell; None for the sum over all dimensions.
+        counters: int64 array of the mechanism's counters.
+        n: number of reports.
+    """
+    suppressed = n < metric.min_reports
+    mechanism = metric.mechanism
+    result = None if suppressed else estimate(mechanism, counters, n, level=LEVEL, target=TARGET)
+    return {
+        "metric": metric.name,
+        "version": metric.version,
+        "window": {"label": window.label, "start": _instant(window.start), "end": _instant(window.end)},
+        "dimensions": None if dimensions is None else dict(dimensions),
+        "status": "suppressed" if suppressed else "open",
+        "n": n,
+        "min_reports": metric.min_reports,
+        "mechanism": mechanism.name,
+        "epsilon": mechanism.epsilon,
+        "p": mechanism.p,
+        "q": mechanism.q,
+        "target": TARGET,
+        "level": LEVEL,
+        "values": [] if result is None else _values(metric, result),
+    }
+
+
+def encode_document(document: dict[str, Any]) -> str:
+    """A document as JSON text; NaN and infinities are refused rather than written."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)

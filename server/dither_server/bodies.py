@@ -1,0 +1,71 @@
+"""From the bytes of a request to JSON, within hard limits. Pure."""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from dither_protocol.errors import BatchError, BatchProblem
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_LARGE_BYTES: Final = 1 << 20
+_ONE_LARGE: Final = Lock()
+
+
+class BodyTooLarge(Exception):
+    """The body inflates to more than ``limit_bytes``."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body inflates to more than {limit_bytes} bytes")
+
+
+def inflate(raw: bytes, limit_bytes: int) -> bytes:
+    """One gzip member, whole, and nothing after it. Never holds more than ``limit_bytes`` + 1 bytes of output.
+
+    Raises:
+        BodyTooLarge: there is more inside.
+        BatchError: not gzip, cut short, or followed by something else.
+    """
+    machine = zlib.decompressobj(_GZIP)
+    try:
+        body = machine.decompress(raw, limit_bytes + 1)
+    except zlib.error:
+        raise _malformed("is not gzip, as its Content-Encoding says") from None
+    if len(body) > limit_bytes:
+        raise BodyTooLarge(limit_bytes)
+    if not machine.eof:
+        raise _malformed("ends inside its gzip stream")
+    if machine.unused_data:
+        raise _malformed("goes on after its gzip stream")
+    return body
+
+
+def read_json(body: bytes) -> object:
+    """JSON as plain objects; NaN, Infinity, numbers beyond double precision and deep nesting are refused.
+
+    Raises:
+        BatchError: it is not JSON, or too deep.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise _malformed("is nested too deeply") from None
+    except (msgspec.MsgspecError, ValueError):
+        raise _malformed("is not valid JSON") from None
+
+
+@contextmanager
+def turn(size_bytes: int) -> Iterator[None]:
+    """Let large bodies be read one after the other: JSON becomes objects of up to thirty times its size."""
+    if size_bytes <= _LARGE_BYTES:
+        yield
+        return
+    with _ONE_LARGE:
+        yield
+
+
+def _malformed(detail: str) -> BatchError:
+    return BatchError(BatchProblem.MALFORMED_BODY, "body", detail)

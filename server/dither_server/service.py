@@ -1,0 +1,45 @@
+"""What the routes share: one object per process, built once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dither_protocol.errors import RegistryError
+from dither_protocol.registry import Registry, load_registry
+from dither_server.auth import Keyring
+from dither_server.settings import ConfigurationError, Settings
+from dither_server.store import Store
+
+Clock = Callable[[], datetime]
+"""Gives the time, aware, in UTC."""
+
+
+def utc_now() -> datetime:
+    """The clock of the machine."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Service:
+    """The settings and what was built from them."""
+
+    settings: Settings
+    registry: Registry
+    keyring: Keyring
+    store: Store
+    clock: Clock
+
+
+def build_service(settings: Settings, clock: Clock = utc_now) -> Service:
+    """Read the files that the settings name, and make a client of the store (which connects later).
+
+    Raises:
+        ConfigurationError: the registry or the keys file cannot be read, or breaks a rule.
+    """
+    try:
+        registry = load_registry(settings.registry)
+    except OSError as error:
+        raise ConfigurationError("registry", f"cannot be read ({error.strerror})") from None
+    except RegistryError as error:
+        raise ConfigurationError("registry", str(error)) from None
+    return Service(settings, registry, Keyring(settings.keys_file), Store(settings, registry), clock)

@@ -1,0 +1,266 @@
+"""The store as the server uses it: the only module here that knows Redis.
+
+A client is thread-safe, and opens its connections when they are first used. Two errors come out of here:
+`StoreUnavailable` for what may be over in a moment, `StoreRefused` for what a person has to put right.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from threading import Lock
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from dither_protocol.errors import RegistryError
+from dither_protocol.registry import Metric, Registry, decode_definition, encode_definition
+from dither_protocol.storage import (
+    META_KEY,
+    PartitionKeys,
+    estimate_key,
+    metric_key,
+    partition_of,
+    partition_tags,
+    versions_key,
+)
+from dither_server.admission import Admission
+from dither_server.admit_call import Outcome, admit_call
+from dither_server.catalogue import Catalogue
+from dither_server.settings import Settings
+from dither_server.store_rules import (
+    CONFIG_NAMES,
+    Config,
+    PublishedVersion,
+    StoreRefused,
+    StoreUnavailable,
+    check_config,
+    check_definition,
+    check_meta,
+    eviction_problem,
+    expected_meta,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_CONNECT_TIMEOUT_S: Final = 1.0
+_READ_TIMEOUT_S: Final = 1.0
+_TRIES_AGAIN: Final = 1
+_PREPARE_WAIT_S: Final = 1.0
+
+# The replies by which a living store says "not now"; any other is a fault of ours and stays an error 500.
+_NOT_NOW: Final = (
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+)
+_NOT_NOW_WORDS: Final = ("MISCONF", "BUSY", "NOREPLICAS")  # redis-py has no class for these
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except redis.TimeoutError:
+        raise StoreUnavailable("timeout") from None
+    except redis.AuthenticationError:  # a ConnectionError to redis-py, and nothing that waiting would cure
+        raise StoreRefused("does not accept the password in DITHER_STORE_URL") from None
+    except redis.ConnectionError as error:  # BusyLoadingError is one too
+        kind = "loading" if isinstance(error, redis.BusyLoadingError) else "connection"
+        raise StoreUnavailable(kind) from None
+    except redis.ResponseError as error:
+        if isinstance(error, _NOT_NOW) or str(error).startswith(_NOT_NOW_WORDS):
+            raise StoreUnavailable("refusing") from None
+        raise
+
+
+class Store:
+    """The partitions of one Redis or Valkey server.
+
+    Args:
+        settings: where it is and what is asked of it.
+        registry: the metrics to announce.
+    """
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
+        self._redis: redis.Redis = redis.Redis.from_url(
+            settings.store_url,
+            socket_connect_timeout=_CONNECT_TIMEOUT_S,
+            socket_timeout=_READ_TIMEOUT_S,
+            retry=Retry(NoBackoff(), _TRIES_AGAIN),
+        )
+        source = files("dither_server").joinpath("scripts/admit.lua").read_text(encoding="utf-8")
+        self._admit_script = self._redis.register_script(source)
+        self._preparing = Lock()
+        self._catalogue: Catalogue | None = None
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._redis.close()
+
+    def catalogue(self) -> Catalogue:
+        """The accepted metrics, once the store has been found fit and knows them.
+
+        The first call of a process, and the first after a lost connection, prepares the store: so a server that was
+        started before its store, or whose store came back as another one, checks it when it can.
+
+        Raises:
+            StoreUnavailable: it cannot be prepared now.
+            StoreRefused: it must not be used.
+        """
+        if self._catalogue is not None:
+            return self._catalogue
+        if not self._preparing.acquire(timeout=_PREPARE_WAIT_S):
+            raise StoreUnavailable("preparing")
+        try:
+            with self._guard():
+                self._catalogue = self._catalogue or self._prepare()
+                return self._catalogue
+        finally:
+            self._preparing.release()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            with _store_errors():
+                yield
+        except StoreUnavailable as error:
+            if error.kind in ("connection", "loading"):
+                self._catalogue = None
+            raise
+
+    def _prepare(self) -> Catalogue:
+        check_config(self._config(), self._settings)
+        for name, value in expected_meta(self._settings).items():
+            self._redis.hsetnx(META_KEY, name, value)
+        check_meta(_text_map(self._redis.hgetall(META_KEY)), self._settings)
+        self._announce()
+        return Catalogue(self._registry, self._older())
+
+    def _config(self) -> Config | None:
+        try:
+            return _text_map(self._redis.config_get(*CONFIG_NAMES))
+        except redis.exceptions.NoPermissionError:
+            return None
+        except redis.ResponseError as error:
+            if "unknown command" in str(error).lower():  # renamed or disabled, as hosted stores do
+                return None
+            raise
+
+    def _announce(self) -> None:
+        """Write each metric's definition where the worker and the API find it."""
+        own = [(metric, encode_definition(self._registry, metric.name)) for metric in self._registry]
+        with self._redis.pipeline(transaction=False) as pipe:
+            for metric, text in own:
+                pipe.set(metric_key(metric.name, metric.version), text, nx=True, get=True)
+            announced = pipe.execute()
+            for (metric, text), before in zip(own, announced, strict=True):
+                if before is not None and before != text.encode():
+                    check_definition(metric.name, metric.version, before, text)
+                    pipe.set(metric_key(metric.name, metric.version), text)
+                pipe.sadd(versions_key(metric.name), metric.version)
+            pipe.execute()
+
+    def _older(self) -> list[Metric]:
+        """Earlier versions of the registry's metrics: their reports are taken while their windows are open."""
+        found = []
+        for metric in self._registry:
+            for version, definition in self._definitions(metric.name).items():
+                if version == metric.version:
+                    continue
+                try:
+                    found.append(decode_definition(definition))
+                except RegistryError as error:
+                    _LOG.warning(
+                        "metric %s version %d is not accepted any more: %s", metric.name, version, error
+                    )
+        return found
+
+    def _definitions(self, name: str) -> dict[int, bytes]:
+        versions = sorted(int(version) for version in self._redis.smembers(versions_key(name)))
+        if not versions:
+            return {}
+        texts = self._redis.mget([metric_key(name, version) for version in versions])
+        return {
+            version: text for version, text in zip(versions, texts, strict=True) if isinstance(text, bytes)
+        }
+
+    def admit(self, admission: Admission) -> Outcome:
+        """Run the admit script: afterwards the batch is durable, or nothing has changed.
+
+        Raises:
+            StoreUnavailable: it is not known to be durable; the same batch may be tried again.
+        """
+        keys = self._keys[partition_of(admission.batch_id, len(self._keys))]
+        names, arguments = admit_call(keys, admission, self._settings.high_water_bytes)
+        with self._guard():
+            return Outcome(self._admit_script(keys=names, args=arguments))
+
+    def published(self, name: str) -> list[PublishedVersion]:
+        """Everything published about a metric, by rising version; empty where it was never announced.
+
+        Raises:
+            StoreUnavailable: the store cannot be read now.
+        """
+        with self._guard():
+            definitions = self._definitions(name)
+            with self._redis.pipeline(transaction=False) as pipe:
+                for version in definitions:
+                    pipe.hgetall(estimate_key(name, version))
+                found = pipe.execute()
+        return [
+            PublishedVersion(version, text, {field.decode(): value for field, value in estimates.items()})
+            for (version, text), estimates in zip(definitions.items(), found, strict=True)
+        ]
+
+    def failing_checks(self) -> list[str]:
+        """The names of the readiness checks that fail now; empty where the store may take batches."""
+        try:
+            self.catalogue()
+        except StoreUnavailable:
+            return ["store-writable"]
+        except StoreRefused:
+            return ["store-fit"]
+        checks: dict[str, Callable[[], bool]] = {
+            "store-writable": self._writable,
+            "store-never-evicts": self._never_evicts,
+            "admit-script": self._script_loads,
+            "backlog": self._has_room,
+        }
+        return [name for name, check in checks.items() if not self._passes(check)]
+
+    def _passes(self, check: Callable[[], bool]) -> bool:
+        try:
+            with self._guard():
+                return check()
+        except (StoreUnavailable, StoreRefused, redis.RedisError):
+            return False
+
+    def _writable(self) -> bool:
+        # A write that changes nothing; a replica, a full store and one with a failing disk refuse it all the same.
+        self._redis.hsetnx(META_KEY, "layout", expected_meta(self._settings)["layout"])
+        return True
+
+    def _never_evicts(self) -> bool:
+        config = self._config()
+        return config is None or not eviction_problem(config)
+
+    def _script_loads(self) -> bool:
+        return bool(self._redis.script_load(self._admit_script.script))
+
+    def _has_room(self) -> bool:
+        backlogs = [int(self._redis.get(keys.backlog) or 0) for keys in self._keys]
+        return max(backlogs) < self._settings.high_water_bytes
+
+
+def _text_map(found: Mapping[Any, Any]) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in found.items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,67 @@
+"""The ledger: exact sums, limits that hold, refusals that change nothing."""
+
+from datetime import date
+
+import pytest
+
+from dither_client import RecordStatus
+from dither_client.ledger import Charge, Limits, charge, nano_charge, spent, strictest
+from dither_client.state import State
+
+TODAY = date(2026, 11, 29)
+FREE = Limits(None, None)
+
+
+def _charge(state: State, item: Charge, limits: Limits, today: date = TODAY) -> RecordStatus:
+    with state.transaction() as connection:
+        return charge(connection, item, today, limits)
+
+
+def _item(window: str = "2026-11-29", nano: int = 1_000_000_000) -> Charge:
+    return Charge("dark_mode", 1, window, "()", nano)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "nano"), [(0.1, 100_000_000), (1.0, 10**9), (0.001, 10**6), (1 / 3, 333_333_334)]
+)
+def test_a_charge_is_rounded_up_to_whole_nano_epsilon(epsilon: float, nano: int) -> None:
+    """0.1 is exactly 0.1, and a third is charged as a little more than a third."""
+    assert nano_charge(epsilon) == nano
+
+
+def test_the_strictest_limit_holds_and_is_rounded_down() -> None:
+    """Several limits are one: the lowest; none at all is none."""
+    assert strictest(None, 3.0, 1 / 3) == 333_333_333
+    assert strictest(None, None) is None
+
+
+def test_the_second_report_of_a_window_is_refused_and_costs_nothing() -> None:
+    """One report per metric, version, window and dimensions."""
+    state = State(None)
+    assert _charge(state, _item(), FREE) is RecordStatus.QUEUED
+    assert _charge(state, _item(), FREE) is RecordStatus.ALREADY_REPORTED
+    with state.transaction() as connection:
+        assert spent(connection) == 10**9
+    state.close()
+
+
+def test_the_daily_limit_refuses_and_the_next_day_allows() -> None:
+    """A limit of 1.5 a day takes one report of 1.0 a day, and the refused one changes nothing."""
+    state = State(None)
+    limits = Limits(per_day=1_500_000_000, lifetime=None)
+    assert _charge(state, _item("a"), limits) is RecordStatus.QUEUED
+    assert _charge(state, _item("b"), limits) is RecordStatus.BUDGET_EXHAUSTED
+    assert _charge(state, _item("b"), limits, date(2026, 11, 30)) is RecordStatus.QUEUED
+    with state.transaction() as connection:
+        assert spent(connection, "2026-11-29") == 10**9
+        assert spent(connection) == 2 * 10**9
+    state.close()
+
+
+def test_the_lifetime_limit_is_reached_exactly_and_never_passed() -> None:
+    """Ten reports of 0.1 fit into 1.0 exactly, which sums of doubles would not tell; the eleventh does not."""
+    state = State(None)
+    limits = Limits(per_day=None, lifetime=strictest(1.0))
+    statuses = [_charge(state, _item(str(i), nano_charge(0.1)), limits) for i in range(11)]
+    assert statuses == [RecordStatus.QUEUED] * 10 + [RecordStatus.BUDGET_EXHAUSTED]
+    state.close()
