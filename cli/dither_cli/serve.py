@@ -82,7 +82,6 @@ def serve(
     store_maxmemory: str,
 ) -> None:
     """Run the whole service on this machine: store, server and estimator. Ctrl-C stops it in order."""
-    log_to_stderr()
     options = ServiceOptions(
         state_dir=state_dir or default_state_dir(os.environ, Path.home()),
         registry=registry,
@@ -93,7 +92,8 @@ def serve(
         store_maxmemory=store_maxmemory,
     )
     try:
-        run(Service(options))
+        with logged_to_stderr():
+            run(Service(options))
     except RegistryError as error:
         fail(f"the registry is refused: {error}", ExitCode.FAILED)
     except ServeError as error:
@@ -155,14 +155,20 @@ def announce(service: Service, console: Console) -> None:
     console.print("\nCtrl-C stops it; what has been accepted is kept.\n")
 
 
-def log_to_stderr() -> None:
+@contextmanager
+def logged_to_stderr() -> Iterator[None]:
     """One line per event, with its time in UTC."""
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
-    handler.formatter.converter = time.gmtime  # type: ignore[union-attr]
+    handler.setFormatter(formatter)
     logger = logging.getLogger("dither_cli")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def fail(message: str, code: ExitCode) -> None:

@@ -88,8 +88,10 @@ class Service:
         registry = (options.registry or example_registry()).read_bytes()
         self.project = parse_registry(registry).project
         self.state = StateDir(options.state_dir).open()
+        self._store: EmbeddedStore | None = None
         try:
-            self._store = _embedded_store(self.state, options)
+            if options.store_url is None:
+                self._store = EmbeddedStore(self.state.path, options.store_maxmemory)
             end_leftovers(self.state.processes, STOP_LIMITS_S, _log.warning)
             if self._store is not None:
                 self._store.end_forgotten(_log.warning)
@@ -97,10 +99,10 @@ class Service:
             # Children that are restarted read this copy: what was checked, not what is edited meanwhile.
             self.state.registry.write_bytes(registry)
             self._credentials = ensure_credentials(self.state.keys, self.state.env, self.base_url)
-            self.store_url = self._store.url if self._store else str(options.store_url)
+            self.store_url = self._store.url if self._store is not None else str(options.store_url)
             self._supervisor = self._supervise(options)
         except BaseException:
-            self.state.close()
+            self._close()
             raise
 
     @classmethod
@@ -204,9 +206,7 @@ class Service:
     def stop(self) -> None:
         """Stop ingest, estimator and store in this order, and unlock the state directory."""
         self._supervisor.stop()
-        if self._store is not None:
-            self._store.clean()
-        self.state.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -228,13 +228,16 @@ class Service:
             record=self.state.processes,
         )
 
+    def _close(self) -> None:
+        """Once: as soon as the directory is unlocked, what lies in it may be another serve's."""
+        if self.state.locked:
+            if self._store is not None:
+                self._store.clean()
+            self.state.close()
+
     def _raise_failure(self) -> None:
         if self._supervisor.failure is not None:
             raise self._supervisor.failure
-
-
-def _embedded_store(state: StateDir, options: ServiceOptions) -> EmbeddedStore | None:
-    return None if options.store_url else EmbeddedStore(state.path, options.store_maxmemory)
 
 
 def require(modules: tuple[str, ...]) -> None:

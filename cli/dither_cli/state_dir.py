@@ -68,6 +68,11 @@ class StateDir:
         """Shell lines with the address and the plain keys."""
         return self.path / "env"
 
+    @property
+    def locked(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._lock is not None
+
     def open(self) -> Self:
         """Create what is missing, and lock the directory until `close` or the end of this process.
 

@@ -26,6 +26,17 @@ WILSON_FROM: Final = 10
 """From so many supporting and so many other reports on, `default_interval` takes the narrower Wilson."""
 
 
+_NUDGE: Final = 1 + 1e-12
+"""Where a parameter is exactly 1,000, scipy 1.17 gives another quantile from about n = 10^7 on: at 10^9, lower
+ends above the estimate. A hair beside 1,000 it is right to twelve digits."""
+
+_INVERSE_UP_TO: Final = 2**40
+"""Up to so many trials scipy's inverse of the incomplete beta function keeps its digits. Far beyond, where both
+counts are large, it loses them all (NaN from about 2^54), while Clopper-Pearson and Wilson have become one."""
+
+_WILSON_IN_ITS_PLACE_FROM: Final = 1_000
+
+
 class Interval(NamedTuple):
     """Two-sided intervals, one per value.
 
@@ -52,7 +63,7 @@ def clopper_pearson(successes: Counts, n: int, level: float) -> Interval:
 
     Args:
         successes: int64 of any shape, each in [0, n].
-        n: number of trials; 0 gives [0, 1].
+        n: number of trials; 0 gives [0, 1]. Reliable up to 2^40.
         level: in (0, 1).
 
     Raises:
@@ -63,8 +74,8 @@ def clopper_pearson(successes: Counts, n: int, level: float) -> Interval:
 
 def _clopper_pearson(successes: Counts, n: int, alpha: float) -> Interval:
     failures = n - successes  # in integers: floats would lose the last ones of a large n
-    low = betaincinv(np.maximum(successes, 1), failures + 1.0, alpha / 2)
-    high = betainccinv(successes + 1.0, np.maximum(failures, 1), alpha / 2)
+    low = betaincinv(np.maximum(successes, 1) * _NUDGE, (failures + 1.0) * _NUDGE, alpha / 2)
+    high = betainccinv((successes + 1.0) * _NUDGE, np.maximum(failures, 1) * _NUDGE, alpha / 2)
     lower = np.where(successes == 0, 0.0, low)
     upper = np.where(failures == 0, 1.0, high)
     return Interval(lower, upper, np.full(successes.shape, CLOPPER_PEARSON))
@@ -72,7 +83,11 @@ def _clopper_pearson(successes: Counts, n: int, alpha: float) -> Interval:
 
 def wilson(successes: Counts, n: int, level: float) -> Interval:
     """The score interval of Wilson, JASA 22, 1927. Arguments and errors as for `clopper_pearson`."""
-    z = -float(ndtri(_alpha(level) / 2))
+    return _wilson(successes, n, _alpha(level))
+
+
+def _wilson(successes: Counts, n: int, alpha: float) -> Interval:
+    z = -float(ndtri(alpha / 2))
     method = np.full(successes.shape, WILSON)
     if n == 0:
         return Interval(np.zeros(successes.shape), np.ones(successes.shape), method)
@@ -87,22 +102,29 @@ def wilson(successes: Counts, n: int, level: float) -> Interval:
 def default_interval(successes: Counts, n: int, level: float) -> Interval:
     """Wilson where at least 10 reports support the value and 10 do not, Clopper-Pearson elsewhere.
 
-    There Wilson covers at its level within a percent and is narrower. Arguments and errors as for
+    There Wilson covers at its level within a percent or two, and is narrower. Arguments and errors as for
     `clopper_pearson`.
     """
-    exact = clopper_pearson(successes, n, level)
-    score = wilson(successes, n, level)
-    enough = np.minimum(successes, n - successes) >= WILSON_FROM
-    return Interval(*(np.where(enough, b, a) for a, b in zip(exact, score, strict=True)))
+    return _mixed(successes, n, _alpha(level), WILSON_FROM)
 
 
 def simultaneous_interval(successes: Counts, n: int, level: float) -> Interval:
     """Clopper-Pearson intervals that cover all together at the level, by Bonferroni's inequality.
 
     Each of the ``successes.size`` intervals gets an equal share of the probability left outside. Arguments and
-    errors as for `clopper_pearson`.
+    errors as for `clopper_pearson`. (Beyond 2^40 trials large counts get Wilson, and ``method`` says so.)
     """
-    return _clopper_pearson(successes, n, _alpha(level) / max(1, successes.size))
+    alpha = _alpha(level) / max(1, successes.size)
+    if n > _INVERSE_UP_TO:
+        return _mixed(successes, n, alpha, _WILSON_IN_ITS_PLACE_FROM)
+    return _clopper_pearson(successes, n, alpha)
+
+
+def _mixed(successes: Counts, n: int, alpha: float, wilson_from: int) -> Interval:
+    exact = _clopper_pearson(successes, n, alpha)
+    score = _wilson(successes, n, alpha)
+    many = np.minimum(successes, n - successes) >= wilson_from
+    return Interval(*(np.where(many, b, a) for a, b in zip(exact, score, strict=True)))
 
 
 def debiased(mechanism: Mechanism, interval: Interval) -> Interval:

@@ -10,6 +10,7 @@ import hmac
 import logging
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Final
 import msgspec
 
 from dither_server.settings import ConfigurationError
+
+LOOK_INTERVAL_S: Final = 1.0
+"""A change of the keys file is seen within so many seconds."""
 
 _LOG: Final = logging.getLogger(__name__)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -138,6 +142,7 @@ class Keyring:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._look_again_s = 0.0
         try:
             self._stamp = self._look()
             self._keys = parse_keys(path.read_bytes())
@@ -149,6 +154,10 @@ class Keyring:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _follow(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_again_s:
+            return
+        self._look_again_s = now_s + LOOK_INTERVAL_S
         try:
             stamp = self._look()
         except OSError:

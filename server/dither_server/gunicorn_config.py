@@ -21,7 +21,7 @@ except ConfigurationError as error:
 
 
 class CleanLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's logger with our lines. (Its ``logconfig_dict`` would switch the access log on.)"""
+    """gunicorn's logger with our lines; its own ``logconfig_dict`` would switch the access log on."""
 
     def setup(self, cfg: Any) -> None:
         """Called at the start and at each reload."""

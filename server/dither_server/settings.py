@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from dither_protocol.storage import DEFAULT_PARTITIONS, MAX_PARTITIONS
 
@@ -31,7 +31,7 @@ def mask_url(url: str) -> str:
     account, at, host = parts.netloc.rpartition("@")
     user, colon, _ = account.partition(":")
     masked = f"{user}:***" if colon else user
-    return urlunsplit((parts.scheme, f"{masked}{at}{host}", parts.path, "***" if parts.query else "", ""))
+    return f"{parts.scheme}://{masked}{at}{host}{parts.path}" + ("?***" if parts.query else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from dither_protocol.wire import new_batch_id
 from dither_server.auth import key_hash
 from dither_server.settings import Settings
 
-NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+# Far ahead: the store forgets by its own clock, and tests must not begin to fail some day.
+NOW = datetime(2126, 11, 29, 12, 0, tzinfo=UTC)
 TODAY = NOW.date()
 INGEST_KEY = "ingest_test"
 OPERATOR_KEY = "operator_test"
@@ -65,7 +67,7 @@ type = "boolean"
 description = "No longer asked"
 epsilon = 1.0
 mechanism = "rr"
-expires = 2026-11-20
+expires = 2126-11-20
 late_days = 30
 
 [metrics.first_use]
@@ -79,16 +81,30 @@ expires = 2199-12-31
 """
 
 
+@dataclass
+class Clock:
+    """A clock that a test sets: ``clock.now = ...``."""
+
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        """The time that it was set to."""
+        return self.now
+
+
+@cache
 def registry() -> Registry:
     """The project's registry."""
     return parse_registry(REGISTRY)
 
 
-def report(metric: str = "dark_mode", data: object = 1, window: str | None = None, **changes: object) -> dict[str, Any]:
+def report(
+    about: str = "dark_mode", data: object = 1, window: str | None = None, **changes: object
+) -> dict[str, Any]:
     """A report that is accepted at `NOW`, or with ``window`` at another time; ``changes`` replace its keys."""
-    found = registry().metrics[metric]
+    found = registry().metrics[about]
     document: dict[str, Any] = {
-        "metric": metric,
+        "metric": about,
         "version": found.version,
         "params": found.params_hash,
         "window": window or found.window_at(NOW).label,
@@ -219,7 +235,9 @@ def stop_gunicorn(server: Server) -> None:
 
 
 @contextmanager
-def running_server(folder: Path, store_url: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running_server(
+    folder: Path, store_url: str, environ: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """A real gunicorn over the store at ``store_url``, answering when the body begins."""
     server = start_gunicorn(folder, store_url, environ)
     try:

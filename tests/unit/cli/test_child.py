@@ -12,7 +12,9 @@ from dither_cli.child_process import MAX_LOG_BYTES, ChildProcess, ChildSpec, rot
 
 HANG_LIMIT_S = 60
 Eventually = Callable[[Callable[[], object]], None]
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a child of its parent's death"
+)
 
 
 def launch(parent: int, *command: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +25,9 @@ def launch(parent: int, *command: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_launcher_becomes_the_command() -> None:
     """Arguments arrive as they are, and the exit code is the command's own."""
-    done = launch(os.getpid(), sys.executable, "-c", "import sys; print(sys.argv[1:]); sys.exit(7)", "--", "a b")
+    done = launch(
+        os.getpid(), sys.executable, "-c", "import sys; print(sys.argv[1:]); sys.exit(7)", "--", "a b"
+    )
     assert done.stdout.strip() == "['--', 'a b']"
     assert done.returncode == 7
 

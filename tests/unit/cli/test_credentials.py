@@ -34,7 +34,9 @@ def test_a_shell_can_source_the_env_file(files: tuple[Path, Path]) -> None:
     """The three variables are exported."""
     made = ensure_credentials(*files, URL)
     script = '. "$1" && sh -c \'echo "$DITHER_ENDPOINT $DITHER_INGEST_KEY $DITHER_OPERATOR_TOKEN"\''
-    done = subprocess.run(["/bin/sh", "-c", script, "sh", files[1]], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", files[1]], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.split() == [URL, made.ingest_key, made.operator_token]
 
 
@@ -82,7 +84,9 @@ def test_an_env_file_with_other_lines_is_read_all_the_same(files: tuple[Path, Pa
     assert ensure_credentials(*files, URL) != first
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"keys": [1]}', '{"keys": [{"name": "default"}]}', '{"other": []}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"keys": [1]}', '{"keys": [{"name": "default"}]}', '{"other": []}']
+)
 def test_a_damaged_keys_file_is_refused_rather_than_replaced(files: tuple[Path, Path], text: str) -> None:
     """It may hold keys that apps in the field use."""
     files[0].write_text(text)

@@ -97,7 +97,9 @@ def test_a_process_that_is_gone_has_no_record(leftovers: list[Leftover]) -> None
     assert not store.recorded.alive()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"name": "store"}]', '[{"name":"s","pid":"x","create_time":1}]'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '[{"name": "store"}]', '[{"name":"s","pid":"x","create_time":1}]']
+)
 def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
     """A start must not fail because a file is damaged; there is no more to learn from it."""
     (tmp_path / "p.json").write_text(text)
@@ -110,5 +112,9 @@ def test_a_record_reads_back_what_was_written(tmp_path: Path) -> None:
     written = [Recorded("ingest", 12, 1.5), Recorded("store", 10, 1.25)]
     write_record(tmp_path / "p.json", written)
     assert read_record(tmp_path / "p.json") == written
-    assert json.loads((tmp_path / "p.json").read_text())[0] == {"name": "ingest", "pid": 12, "create_time": 1.5}
+    assert json.loads((tmp_path / "p.json").read_text())[0] == {
+        "name": "ingest",
+        "pid": 12,
+        "create_time": 1.5,
+    }
     assert read_record(tmp_path / "missing.json") == []

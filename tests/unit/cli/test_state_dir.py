@@ -55,7 +55,8 @@ def test_a_second_user_of_the_directory_is_refused_by_the_pid_of_the_first(tmp_p
 
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     """A serve that was killed does not lock anybody out, although its lock file stays."""
-    code = f"import os, pathlib, dither_cli.state_dir as s; s.StateDir(pathlib.Path({str(tmp_path)!r})).open(); os._exit(9)"
+    opens = f"StateDir(pathlib.Path({str(tmp_path)!r})).open()"
+    code = f"import os, pathlib; from dither_cli.state_dir import StateDir; {opens}; os._exit(9)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 9
     assert (tmp_path / "lock").exists()
     StateDir(tmp_path).open().close()

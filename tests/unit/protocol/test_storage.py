@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dither_protocol.errors import StorageError
+from dither_protocol.labels import MAX_LABEL_LENGTH
+from dither_protocol.registry.fields import MAX_DIMENSIONS
 from dither_protocol.registry.metric import Dimensions
 from dither_protocol.storage import (
     CLUSTER_SLOTS,
@@ -187,6 +189,15 @@ def test_hostile_labels_in_names(value: str) -> None:
     cell = Cell("m", 1, "once", (("a", value), ("b", value)))
     assert parse_cell(cell.name) == cell
     assert re.fullmatch(r"m:1:once:a=[^:,=/{}|* ]+,b=[^:,=/{}|* ]+", cell.name, re.ASCII)
+
+
+def test_longest_cell_name_fits_an_entry() -> None:
+    """The worst registry that is accepted makes a name that the two bytes of its length can hold."""
+    label = "\U0001f469" * MAX_LABEL_LENGTH
+    dimensions = tuple((f"d{i:02d}" + "x" * 61, label) for i in range(MAX_DIMENSIONS))
+    cell = Cell("m" * 64, 2**31 - 1, "2026-11-29T13", dimensions)
+    assert _unpacked(encode_entry([(cell.name, [b"x"])])) == [(cell.name, [b"x"])]
+    assert parse_cell(cell.name) == cell
 
 
 @given(dimension_sets, dimension_sets)

@@ -1,0 +1,282 @@
+"""The worker against a real Valkey: counted exactly once, published, and never stuck."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dither_estimator.store import Commit, Store, StoreUnavailableError, after
+from dither_estimator.worker import EXIT_CONFIG, Worker, main, run
+from dither_protocol import storage
+from dither_protocol.errors import StorageError
+from dither_protocol.registry import Registry, encode_definition
+from dither_protocol.storage import Cell, PartitionKeys, decode_cell, encode_entry, partition_tags
+from support.registries import small_registry
+from support.store import Store as Valkey
+from support.store import running_store
+
+PARTITIONS = 4
+DAY = "2026-11-29"
+DARK = Cell("dark_mode", 1, DAY, ()).name
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[Valkey]:
+    """One server for the module; each test empties it, it is nobody else's."""
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture
+def registry(valkey: Valkey) -> Registry:
+    """An empty store in which a server has announced the small registry."""
+    registry = small_registry()
+    client = valkey.client()
+    client.flushall()
+    client.hset(storage.META_KEY, mapping={"partitions": PARTITIONS, "layout": storage.LAYOUT})
+    for metric in registry:
+        client.set(storage.metric_key(metric.name, metric.version), encode_definition(registry, metric.name))
+    return registry
+
+
+def _keys(partition: int) -> PartitionKeys:
+    return PartitionKeys(partition_tags(PARTITIONS)[partition])
+
+
+def _append(valkey: Valkey, partition: int, payload: bytes) -> None:
+    client = valkey.client()
+    client.xadd(_keys(partition).stream, {storage.ENTRY_FIELD: payload})
+    client.incrby(_keys(partition).backlog, len(payload))
+
+
+def _dark(*indexes: int) -> bytes:
+    return encode_entry([(DARK, [index.to_bytes(4, "little") for index in indexes])])
+
+
+def _cell(valkey: Valkey, partition: int, name: str = DARK) -> tuple[int, list[int]] | None:
+    packed = valkey.client().get(_keys(partition).cell(name))
+    if packed is None:
+        return None
+    n, counters = decode_cell(packed)
+    return n, list(counters)
+
+
+def _published(valkey: Valkey, metric: str, version: int) -> dict[str, Any]:
+    found = valkey.client(decode=True).hgetall(storage.estimate_key(metric, version))
+    return {field: json.loads(text) for field, text in found.items() if not field.startswith("n|")}
+
+
+def _worker(valkey: Valkey) -> Worker:
+    return Worker(Store(valkey.url))
+
+
+def test_entries_are_counted_trimmed_and_published(valkey: Valkey, registry: Registry) -> None:
+    """Counters, outcome, backlog, stream and estimate all tell the same story."""
+    _append(valkey, 0, _dark(1, 1, 0))
+    _append(valkey, 0, _dark(1))
+    _append(valkey, 2, _dark(0, 0))
+    _worker(valkey).tick()
+    assert _cell(valkey, 0) == (4, [1, 3])
+    assert _cell(valkey, 2) == (2, [2, 0])
+    client = valkey.client(decode=True)
+    for partition, counted in ((0, "4"), (2, "2")):
+        assert client.hgetall(_keys(partition).outcome("dark_mode", DAY)) == {"counted": counted}
+        assert client.xlen(_keys(partition).stream) == 0
+        assert client.get(_keys(partition).backlog) == "0"
+        assert client.hgetall(_keys(partition).dirty) == {}
+    (document,) = _published(valkey, "dark_mode", 1).values()
+    assert (document["n"], document["dimensions"], document["window"]["label"]) == (6, None, DAY)
+
+
+def test_a_second_tick_changes_nothing(valkey: Valkey, registry: Registry) -> None:
+    """What was counted is not counted again."""
+    _append(valkey, 1, _dark(1, 0))
+    worker = _worker(valkey)
+    worker.tick()
+    before = valkey.dump()
+    assert worker.tick() is False
+    assert valkey.dump() == before
+
+
+def test_counts_add_up_over_runs_and_dimensions(valkey: Valkey, registry: Registry) -> None:
+    """The estimate over all dimensions has the sum of the cells; each cell has its own estimate beside it."""
+    linux = Cell("color", 2, "2026-W48", (("os", "linux"),)).name
+    macos = Cell("color", 2, "2026-W48", (("os", "macos"),)).name
+    worker = _worker(valkey)
+    _append(valkey, 0, encode_entry([(linux, [b"\x01", b"\x02"]), (macos, [b"\x1f"])]))
+    worker.tick()
+    _append(valkey, 3, encode_entry([(linux, [b"\x03"])]))
+    worker.tick()
+    published = _published(valkey, "color", 2)
+    assert {field: document["n"] for field, document in published.items()} == {
+        "2026-W48|os=linux": 3,
+        "2026-W48|os=macos": 1,
+        "2026-W48|*": 4,
+    }
+
+
+def test_a_worker_that_started_from_an_old_checkpoint_writes_nothing(
+    valkey: Valkey, registry: Registry
+) -> None:
+    """Compare-and-set: two workers on one partition cannot count twice (design section 8)."""
+    _append(valkey, 0, _dark(1, 1))
+    store = Store(valkey.url)
+    store.open()
+    slow_checkpoint = store.checkpoint(0)
+    entries = store.entries(0, slow_checkpoint, 10)
+    _worker(valkey).tick()
+    before = valkey.dump()
+    stale = Commit(
+        started_from=slow_checkpoint,
+        checkpoint=entries[-1][0],
+        payload_bytes=len(entries[0][1]),
+        cells={DARK: storage.encode_cell(2, [0, 2])},
+        counted={("dark_mode", DAY): 2},
+    )
+    assert store.apply(0, stale) is False
+    assert valkey.dump() == before
+
+
+def test_two_workers_at_once_count_everything_exactly_once(valkey: Valkey, registry: Registry) -> None:
+    """Four workers race over the same partitions while entries arrive."""
+    stop = threading.Event()
+    workers = [threading.Thread(target=run, args=(_worker(valkey), stop)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for number in range(400):
+        _append(valkey, number % PARTITIONS, _dark(number % 2))
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+    _worker(valkey).tick()
+    cells = [_cell(valkey, partition) for partition in range(PARTITIONS)]
+    assert sum(cell[0] for cell in cells if cell) == 400
+    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 400
+
+
+def test_an_unreadable_entry_is_kept_aside_and_the_stream_moves_on(
+    valkey: Valkey, registry: Registry
+) -> None:
+    """The worker is never stuck, and nothing is thrown away."""
+    _append(valkey, 0, b"\xffpoison")
+    _append(valkey, 0, _dark(1))
+    _worker(valkey).tick()
+    client = valkey.client()
+    ((_, dead),) = client.xrange(_keys(0).dead)
+    assert dead[b"b"] == b"\xffpoison"
+    assert b"version" in dead[b"reason"]
+    assert _cell(valkey, 0) == (1, [0, 1])
+    assert client.xlen(_keys(0).stream) == 0
+    assert client.hgetall(_keys(0).outcome("_unknown", "_unknown")) == {b"dead": b"1"}
+
+
+def test_a_kill_between_apply_and_publish_is_made_up_for(valkey: Valkey, registry: Registry) -> None:
+    """A cell stays marked as unpublished until it is; the next worker publishes it without a new report."""
+    _append(valkey, 1, _dark(1, 0, 1))
+
+    class DyingStore(Store):
+        def dirty(self, partition: int) -> dict[str, bytes]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Worker(DyingStore(valkey.url)).tick()
+    assert _cell(valkey, 1) == (3, [1, 2])
+    assert _published(valkey, "dark_mode", 1) == {}
+    _worker(valkey).tick()
+    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 3
+
+
+def test_an_older_estimate_never_replaces_a_newer_one(valkey: Valkey, registry: Registry) -> None:
+    """Of two publishers the one with more reports stands, whoever writes last."""
+    store = Store(valkey.url)
+    metric = registry.metric("dark_mode")
+    assert store.publish(metric, "f", 20, '"new"') is True
+    assert store.publish(metric, "f", 19, '"old"') is False
+    assert store.publish(metric, "f", 20, '"same n"') is True
+    assert valkey.client(decode=True).hget(storage.estimate_key("dark_mode", 1), "f") == '"same n"'
+
+
+def test_a_cell_that_changed_again_stays_unpublished(valkey: Valkey, registry: Registry) -> None:
+    """Cleaning compares the mark that was published."""
+    store = Store(valkey.url)
+    store.open()
+    valkey.client().hset(_keys(0).dirty, mapping={"a": "5-0", "b": "6-0"})
+    store.clean(0, [("a", b"5-0"), ("b", b"5-9")])
+    assert store.dirty(0) == {"b": b"6-0"}
+
+
+def test_a_store_that_no_server_has_created_is_waited_for(valkey: Valkey) -> None:
+    """Nothing to do, no error."""
+    valkey.client().flushall()
+    assert _worker(valkey).tick() is False
+
+
+def test_another_layout_is_refused(valkey: Valkey) -> None:
+    """A worker does not guess what a later version wrote."""
+    client = valkey.client()
+    client.flushall()
+    client.hset(storage.META_KEY, mapping={"partitions": 2, "layout": 99})
+    with pytest.raises(StorageError, match="layout"):
+        _worker(valkey).tick()
+
+
+def test_a_cell_of_another_size_stops_the_worker(valkey: Valkey, registry: Registry) -> None:
+    """Corruption is an error, not a sum."""
+    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(1, [1, 0, 0]))
+    _append(valkey, 0, _dark(1))
+    with pytest.raises(StorageError, match="counters"):
+        _worker(valkey).tick()
+
+
+def test_counts_stay_exact_beyond_two_to_the_53(valkey: Valkey, registry: Registry) -> None:
+    """Counters are 64-bit integers all the way; the next one over int64 is an error, never a wrap."""
+    large = 2**53 + 1
+    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(large, [0, large]))
+    _append(valkey, 0, _dark(1, 1))
+    _worker(valkey).tick()
+    assert _cell(valkey, 0) == (large + 2, [0, large + 2])
+    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(2**63 - 1, [0, 2**63 - 1]))
+    _append(valkey, 0, _dark(1))
+    with pytest.raises(StorageError, match="int64"):
+        _worker(valkey).tick()
+
+
+def test_a_metric_that_was_never_announced_has_no_definition(valkey: Valkey, registry: Registry) -> None:
+    """The store says so, by name."""
+    store = Store(valkey.url)
+    with pytest.raises(StorageError, match="version 7 of metric 'dark_mode'"):
+        store.definition("dark_mode", 7)
+
+
+def test_a_store_that_dies_is_waited_for_and_nothing_is_lost() -> None:
+    """Killed and restarted under a running worker: it waits, comes back and counts."""
+    with running_store() as valkey:
+        registry = small_registry()
+        client = valkey.client()
+        client.hset(storage.META_KEY, mapping={"partitions": PARTITIONS, "layout": storage.LAYOUT})
+        for metric in registry:
+            client.set(
+                storage.metric_key(metric.name, metric.version), encode_definition(registry, metric.name)
+            )
+        _append(valkey, 0, _dark(1))
+        valkey.kill()
+        worker = _worker(valkey)
+        with pytest.raises(StoreUnavailableError):
+            worker.tick()
+        valkey.start()
+        worker.tick()
+        assert _cell(valkey, 0) == (1, [0, 1])
+
+
+@pytest.mark.parametrize("url", ["", "nonsense://x"])
+def test_a_bad_store_url_is_a_configuration_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code tells the supervisor that a restart will not help."""
+    monkeypatch.setenv("DITHER_STORE_URL", url)
+    assert main() == EXIT_CONFIG
+
+
+def test_the_id_after_an_entry_is_the_next_one() -> None:
+    """The stream is trimmed exactly to it."""
+    assert after(b"17-4") == b"17-5"

@@ -1,0 +1,75 @@
+"""The published document."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dither_estimator import estimate
+from dither_estimator.publication import encode_document, estimate_document
+from support.registries import small_document, small_registry
+
+
+def test_an_estimate_is_never_shown_without_what_it_needs() -> None:
+    """Window, n, mechanism, epsilon, target, level, method, standard error and interval stand beside it (C3)."""
+    metric = small_registry().metric("color")
+    window = metric.parse_window("2026-W48")
+    counters = np.array([400, 300, 250, 200, 120], dtype=np.int64)
+    document = json.loads(
+        encode_document(estimate_document(metric, window, (("os", "linux"),), counters, 1000))
+    )
+    values = document.pop("values")
+    assert document == {
+        "metric": "color",
+        "version": 2,
+        "window": {"label": "2026-W48", "start": "2026-11-23T00:00:00Z", "end": "2026-11-30T00:00:00Z"},
+        "dimensions": {"os": "linux"},
+        "status": "open",
+        "n": 1000,
+        "min_reports": 1,
+        "mechanism": "oue",
+        "epsilon": 2.0,
+        "p": metric.mechanism.p,
+        "q": metric.mechanism.q,
+        "target": "population",
+        "level": 0.95,
+    }
+    result = estimate(metric.mechanism, counters, 1000)
+    assert [row["value"] for row in values] == list(metric.labels)
+    assert [row["estimate"] for row in values] == result.estimate.tolist()
+    assert [row["interval"] for row in values] == list(
+        map(list, zip(result.lower.tolist(), result.upper.tolist(), strict=True))
+    )
+    assert {row["interval_method"] for row in values} == {"wilson"}
+    assert min(row["estimate"] for row in values) < 0.01
+
+
+def test_negative_estimates_are_published_as_they_are() -> None:
+    """Clipping is for displays: the document keeps what is below zero, with an interval that is no point (C4)."""
+    metric = small_registry().metric("color")
+    counters = np.array([900, 0, 50, 500, 60], dtype=np.int64)
+    document = estimate_document(metric, metric.parse_window("2026-W48"), None, counters, 1000)
+    row = document["values"][1]
+    assert row["estimate"] < 0
+    assert row["interval"][0] < row["interval"][1]
+    assert document["dimensions"] is None
+
+
+def test_too_few_reports_are_suppressed_and_said_to_be() -> None:
+    """One report below min_reports: no values, a status that says why; at min_reports there are values."""
+    document = small_document()
+    document["metrics"]["dark_mode"]["min_reports"] = 100
+    from dither_protocol.registry import registry_from_document  # noqa: PLC0415
+
+    metric = registry_from_document(document).metric("dark_mode")
+    window = metric.parse_window("2026-11-29")
+    below = estimate_document(metric, window, None, np.array([50, 49]), 99)
+    assert (below["status"], below["values"], below["n"]) == ("suppressed", [], 99)
+    at = estimate_document(metric, window, None, np.array([50, 50]), 100)
+    assert (at["status"], len(at["values"])) == ("open", 2)
+
+
+def test_nan_is_refused_rather_than_written() -> None:
+    """No JSON of ours ever has NaN."""
+    with pytest.raises(ValueError, match="JSON"):
+        encode_document({"estimate": float("nan")})

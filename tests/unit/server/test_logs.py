@@ -1,0 +1,73 @@
+"""Logs: no address, in either style."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+from dither_server.logs import HumanFormatter, JsonFormatter, log_config, mask_addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("from 192.0.2.7 to 10.0.0.1.", "from <address> to <address>."),
+        ("('127.0.0.1', 5000)", "('<address>', 5000)"),
+        ("peer 192.0.2.7:4711 left", "peer <address>:4711 left"),
+        ("peer [2001:db8::1]:80, ::1 and fe80::1.", "peer [<address>]:80, <address> and <address>."),
+        ("ip=::ffff:192.0.2.7: bad", "ip=<address>: bad"),
+        ("at 12:34:56 version 27.0.1, 999.1.1.1", "at 12:34:56 version 27.0.1, 999.1.1.1"),
+        ("dither:{p1}:seen::x std::vector", "dither:{p1}:seen::x std::vector"),
+    ],
+)
+def test_addresses_are_masked_and_nothing_else(text, masked):
+    """IPv4 and IPv6 addresses go, times and versions stay."""
+    assert mask_addresses(text) == masked
+
+
+def _record(message, *args, exc_info=None):
+    return logging.LogRecord("gunicorn.error", logging.WARNING, "", 0, message, args, exc_info)
+
+
+@pytest.mark.parametrize("style", [HumanFormatter, JsonFormatter])
+def test_what_was_no_request_is_not_quoted(style):
+    """Gunicorn's line about an unreadable request loses the address and the request's bytes."""
+    line = style().format(_record("Invalid request from ip=192.0.2.7: Invalid Header: 'secret'"))
+    assert "192.0.2.7" not in line
+    assert "secret" not in line
+    assert "refused" in line
+
+
+@pytest.mark.parametrize("style", [HumanFormatter, JsonFormatter])
+def test_the_own_address_stays(style):
+    """The line that says where the server listens keeps its address."""
+    assert "http://127.0.0.1:8787" in style().format(
+        _record("Listening at: %s (%s)", "http://127.0.0.1:8787", 1)
+    )
+
+
+@pytest.mark.parametrize("style", [HumanFormatter, JsonFormatter])
+def test_a_traceback_is_masked_too(style):
+    """An address in an exception does not reach the log, and the traceback does."""
+    try:
+        raise OSError("no route to 192.0.2.7")
+    except OSError:
+        line = style().format(_record("failed", exc_info=sys.exc_info()))
+    assert "192.0.2.7" not in line
+    assert "OSError" in line
+
+
+def test_a_json_line_is_one_object():
+    """The JSON style gives one object with level, logger, message and time."""
+    line = JsonFormatter().format(_record("a\nb"))
+    assert "\n" not in line
+    found = json.loads(line)
+    assert (found["level"], found["logger"], found["message"]) == ("warning", "gunicorn.error", "a\nb")
+    assert found["time"].endswith("+00:00")
+
+
+def test_the_style_chooses_the_formatter():
+    """DITHER_LOG decides which formatter is used."""
+    assert log_config("json")["formatters"]["clean"]["()"] is JsonFormatter
+    assert log_config("human")["formatters"]["clean"]["()"] is HumanFormatter
