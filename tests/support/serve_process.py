@@ -148,7 +148,7 @@ class ServeProcess:
     def call(self, path: str, key: str = "", body: bytes | None = None) -> tuple[int, Any]:
         """Status and JSON of one request; status 0 if nobody answers."""
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        request = urllib.request.Request(self.env["DITHER_ENDPOINT"] + path, body, headers)  # noqa: S310  loopback
+        request = urllib.request.Request(self.env["DITHER_ENDPOINT"] + path, body, headers)
         try:
             with _opener.open(request, timeout=10) as answer:
                 return answer.status, json.load(answer)

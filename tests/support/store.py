@@ -79,7 +79,7 @@ class Store:
         } | self.settings
         command = [_binary()]
         for name, value in options.items():
-            command += [f"--{name}", value]
+            command += [f"--{name}", *value.split(" ")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         self._wait_until_it_answers()

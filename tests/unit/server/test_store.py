@@ -102,7 +102,9 @@ def test_a_hidden_configuration_needs_the_operators_word(tmp_path, how):
 
 def test_a_wrong_password_is_refused_and_not_retried_forever(tmp_path):
     """A password that the store does not take is a configuration error that does not show it."""
-    with running_store(requirepass="right") as closed:  # noqa: SIM117  # the inner part is what must raise
+    with running_store() as closed:
+        with closed.client() as client:
+            client.config_set("requirepass", "right")
         with pytest.raises(StoreRefused, match="does not accept the password") as caught:
             _store(tmp_path, f"{closed.url}?password=wrong")
     assert "wrong" not in str(caught.value)

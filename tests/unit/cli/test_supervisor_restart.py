@@ -18,20 +18,6 @@ MakeChild = Callable[..., ChildSpec]
 Supervise = Callable[..., Supervisor]
 
 SLEEP = "import time; time.sleep(600)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\n" + (
-    "while True: time.sleep(1)"
-)
-
-
-def appends(word: str, path: Path) -> str:
-    """Code that writes ``word`` into a file when it is told to stop."""
-    return (
-        "import signal, sys, time\n"
-        f"def stop(*_):\n    open({str(path)!r}, 'a').write({word!r} + ' ')\n    sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, stop)\n"
-        "print('up', flush=True)\n"
-        "while True: time.sleep(0.01)\n"
-    )
 
 
 def says_up(log_file: Path) -> Callable[[], str | None]:
@@ -181,5 +167,3 @@ def test_a_child_is_not_restarted_while_what_it_needs_is_not_ready(
     assert "worker" not in supervisor.processes
     store_up[0] = True
     eventually(lambda: supervisor.ready)
-
-

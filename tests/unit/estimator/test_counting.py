@@ -1,0 +1,214 @@
+import re
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dither_estimator import EstimationError, count, count_packed, counting, support
+from dither_protocol import Mechanism, MechanismError, mechanism
+from dither_protocol.mechanisms import GeneralizedRandomizedResponse
+
+NAMES = ("rr", "grr", "sue", "oue")
+
+
+def _any(name: str, d: int = 12) -> Mechanism:
+    return mechanism(name, 1.0, 2 if name == "rr" else d)
+
+
+@st.composite
+def _reports(draw: st.DrawFn) -> tuple[Mechanism, list[int | str]]:
+    """A mechanism, and wire data that it could have produced."""
+    made = _any(draw(st.sampled_from(NAMES)), draw(st.integers(2, 70)))
+    if made.name in ("rr", "grr"):
+        indices: list[int | str] = list(draw(st.lists(st.integers(0, made.d - 1), max_size=40)))
+        return made, indices
+    reports = draw(st.lists(st.integers(0, 2**made.d - 1), max_size=40))
+    return made, [made.unpack(bits.to_bytes(made.packed_size, "little")) for bits in reports]
+
+
+def _count_slowly(made: Mechanism, reports: list[int | str]) -> list[int]:
+    """Report by report and value by value, with no numpy."""
+    counters = [0] * made.counters
+    for data in reports:
+        number = int.from_bytes(made.pack(data), "little")
+        for v in range(made.d):
+            counters[v] += number == v if isinstance(data, int) else number >> v & 1
+    return counters
+
+
+@given(_reports())
+def test_bulk_counting_is_counting_one_by_one(sample: tuple[Mechanism, list[int | str]]) -> None:
+    """`count` gives what a report-by-report reading of the packed form gives, as int64."""
+    made, reports = sample
+    counters, n = count(made, reports)
+    assert counters.tolist() == _count_slowly(made, reports)
+    assert (counters.dtype, counters.shape, n) == (np.int64, (made.counters,), len(reports))
+
+
+@given(_reports())
+def test_packed_and_wire_counts_agree(sample: tuple[Mechanism, list[int | str]]) -> None:
+    """`count_packed` of the packed reports is `count` of the reports, for bytes and memoryview alike."""
+    made, reports = sample
+    packed = b"".join(made.pack(data) for data in reports)
+    counters, n = count(made, reports)
+    for form in (packed, memoryview(packed), memoryview(bytearray(b"x" + packed))[1:]):
+        again, n_again = count_packed(made, form)
+        assert again.tolist() == counters.tolist()
+        assert (again.dtype, n_again) == (np.int64, n)
+
+
+@given(_reports(), st.integers(1, 7))
+def test_chunks_do_not_change_the_count(sample: tuple[Mechanism, list[int | str]], size: int) -> None:
+    """An iterator is counted in chunks, and the chunks add up."""
+    made, reports = sample
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_CHUNK_REPORTS", size)
+        counters, n = count(made, iter(reports))
+    assert (counters.tolist(), n) == (_count_slowly(made, reports), len(reports))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bulk_path_is_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Good reports are never packed one by one, however they are spelled."""
+    made = _any(name, 130)
+    monkeypatch.setattr(counting, "_pack_each", None)
+    data = made.unpack(bytes([1]) + bytes(made.packed_size - 1))
+    assert count(made, [data] * 1000)[0].sum() == 1000
+
+
+@pytest.mark.parametrize("rows", [1, 254, 255, 256, 510, 511, 1000])
+def test_sums_of_bits_do_not_wrap(rows: int) -> None:
+    """Columns full of ones are counted rightly across the 255 rows that a byte can hold."""
+    made = _any("oue", 11)
+    counters, n = count_packed(made, b"\xff\x07" * rows)
+    assert (counters.tolist(), n) == ([rows] * 11, rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_counted_from_nothing(name: str) -> None:
+    """No reports give zeros of the right shape."""
+    made = _any(name)
+    for counters, n in (count(made, []), count(made, iter(())), count_packed(made, b"")):
+        assert (counters.tolist(), n) == ([0] * made.counters, 0)
+
+
+BAD_INDICES = (True, False, -1, 12, 2**31, 2**32, 2**70, -(2**70), 1.0, float("nan"), "3", None, [3], b"3")
+BAD_BITS = (
+    3, True, None, b"AAA", ["AAA"], "", "AA", "AAAA", "AAA=", "AA==", "AA+", "AA/", "AA\n", "AA ", "AAé", "AA\ud800",
+    "AAB",  # two zero bits are left over, and here they are not zero
+    "ABA",  # bit 12 of 12: padding
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [("grr", 3, bad) for bad in BAD_INDICES] + [("oue", "AAA", bad) for bad in BAD_BITS],
+)
+@pytest.mark.parametrize("position", [0, 1, 6])
+def test_a_bad_report_is_named_by_its_position(name: str, good: object, bad: object, position: int) -> None:
+    """A report that the mechanism cannot produce stops the count, with the message that `pack` has for it."""
+    made = _any(name)
+    reports = [good] * 7
+    reports[position] = bad
+    with pytest.raises(MechanismError) as alone:
+        made.pack(bad)
+    with pytest.raises(MechanismError, match=re.escape(f"reports[{position}]: {alone.value}")):
+        count(made, reports)
+
+
+def test_positions_go_on_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position counts from the first report of all, not of the chunk."""
+    monkeypatch.setattr(counting, "_CHUNK_REPORTS", 3)
+    with pytest.raises(MechanismError, match=r"^reports\[7\]: data must be in \[0, 12\)$"):
+        count(_any("grr"), iter([0] * 7 + [12, 13]))
+
+
+def test_all_64_characters_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bulk path knows the whole alphabet of base64url, and nothing else is part of it."""
+    monkeypatch.setattr(counting, "_pack_each", None)
+    made = _any("oue", 48)
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    reports: list[int | str] = [alphabet[at : at + 8] for at in range(0, 64, 8)]
+    assert count(made, reports)[0].tolist() == _count_slowly(made, reports)
+    for code in set(range(256)) - set(alphabet.encode("ascii")):
+        with pytest.raises(TypeError, match="not callable"):  # it turns to the slow way, which is not there
+            count(made, ["AAAAAAA" + chr(code)])
+
+
+def test_a_subclass_of_str_is_counted_the_slow_way() -> None:
+    """What `pack` accepts is counted, also where the bulk path does not know it."""
+
+    class Text(str):
+        __slots__ = ()
+
+    assert count(_any("oue"), [Text("AQA"), "AQA"])[0].tolist() == [2] + [0] * 11
+
+
+@pytest.mark.parametrize(("name", "packed"), [("grr", b"\0" * 7), ("oue", b"\0" * 3)])
+def test_a_part_of_a_packed_report_is_refused(name: str, packed: bytes) -> None:
+    """Packed reports come whole."""
+    with pytest.raises(MechanismError, match=r"must be a multiple of [42] bytes"):
+        count_packed(_any(name), packed)
+
+
+@pytest.mark.parametrize("index", [12, 2**31, 2**32 - 1])
+def test_a_packed_index_outside_the_domain_is_refused(index: int) -> None:
+    """An index that the mechanism does not have is an error in the packed form too."""
+    with pytest.raises(MechanismError, match=r"an index is not in \[0, 12\)"):
+        count_packed(_any("grr"), bytes(8) + index.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("high", [0x10, 0x80, 0xFF])
+def test_packed_padding_bits_are_refused(high: int) -> None:
+    """Bits beyond the domain are zero."""
+    with pytest.raises(MechanismError, match="the padding bits must be zero"):
+        count_packed(_any("oue"), bytes(600) + bytes([0, high]))
+
+
+class _Unknown(GeneralizedRandomizedResponse):
+    name: ClassVar[str] = "unheard-of"
+
+
+def test_a_mechanism_without_a_counter_is_refused() -> None:
+    """Every entrance says so when nobody has taught it the mechanism."""
+    made = _Unknown(1.0, 3)
+    for use in (lambda: count(made, []), lambda: count_packed(made, b""), lambda: support(made, [1, 2, 3])):
+        with pytest.raises(MechanismError, match="cannot be counted"):
+            use()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_support_of_direct_and_unary_mechanisms_is_the_counters(name: str) -> None:
+    """Every supporting report is one of the counter, in a copy of its own, whatever type of integer comes in."""
+    made = _any(name)
+    numbers = [2**63 - 1] + list(range(1, made.d))
+    for counters in (numbers, tuple(numbers), np.array(numbers), np.array(numbers, dtype=np.uint64)):
+        found = support(made, counters)
+        assert (found.tolist(), found.dtype) == (numbers, np.int64)
+        assert found is not counters
+
+
+@pytest.mark.parametrize(
+    ("counters", "problem"),
+    [
+        ([1, 2], r"must have shape \(3,\), not \(2,\)"),
+        ([1, 2, 3, 4], r"must have shape \(3,\), not \(4,\)"),
+        ([], r"must have shape \(3,\), not \(0,\)"),
+        (3, r"must have shape \(3,\), not \(\)"),
+        ([[1, 2, 3]], r"must have shape \(3,\), not \(1, 3\)"),
+        ([[1], [2, 3]], "one row of whole numbers"),
+        ([1.0, 2.0, 3.0], "must be whole numbers"),
+        ([True, False, True], "must be whole numbers"),
+        (["1", "2", "3"], "must be whole numbers"),
+        ([1, 2, None], "must be whole numbers"),
+        ([1, 2, 2**64], "must be whole numbers"),
+        ([1, 2, 2**63], r"must be in \[0, 2\^63\)"),
+        ([1, -1, 3], r"must be in \[0, 2\^63\)"),
+    ],
+)
+def test_what_cannot_be_counters_is_refused(counters: object, problem: str) -> None:
+    """Counters of another shape, sign, size or type are an error, never a wrong estimate."""
+    with pytest.raises(EstimationError, match=problem):
+        support(_any("grr", 3), counters)  # type: ignore[arg-type]

@@ -1,0 +1,190 @@
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dither_estimator
+from dither_estimator import Estimates, EstimationError, estimate, norm_sub
+from dither_estimator.intervals import debiased, default_interval, simultaneous_interval
+from dither_protocol import DitherError, Mechanism, mechanism
+
+NAMES = ("rr", "grr", "sue", "oue")
+TARGETS = ("population", "reporters")
+ARRAYS = ("estimate", "std_error", "lower", "upper", "norm_sub")
+
+
+def _any(name: str, epsilon: float = 1.0, d: int = 4) -> Mechanism:
+    return mechanism(name, epsilon, 2 if name == "rr" else d)
+
+
+def test_public_names() -> None:
+    """The names that others build on; a change here is a change of contract."""
+    assert dither_estimator.__all__ == [
+        "EstimationError", "Estimates", "count", "count_packed", "estimate", "norm_sub", "support",
+    ]  # fmt: skip
+    assert callable(dither_estimator.estimate)
+    assert issubclass(EstimationError, DitherError | ValueError)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_expected_counts_give_the_truth(name: str, share: float) -> None:
+    """Where C is as its expectation, the estimate is the true share, up to the rounding of C."""
+    made, n = _any(name), 10**12
+    counters = [round(n * (made.q + share * made.gap))] * made.d
+    found = estimate(made, counters, n)
+    assert found.estimate == pytest.approx([share] * made.d, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_formulas_of_the_design(name: str) -> None:
+    """Estimate and both standard errors, written out once more value by value."""
+    made, n = _any(name), 1_000
+    counters = [400, 300, 250, 50][: made.d]
+    population, reporters = (estimate(made, counters, n, target=target) for target in TARGETS)
+    for v, c in enumerate(counters):
+        pi = c / n
+        f = (pi - made.q) / (made.p - made.q)
+        spread = f * made.p * (1 - made.p) + (1 - f) * made.q * (1 - made.q)
+        assert population.estimate[v] == reporters.estimate[v] == pytest.approx(f, rel=1e-12)
+        assert population.std_error[v] == pytest.approx(math.sqrt(pi * (1 - pi) / n) / made.gap, rel=1e-12)
+        assert reporters.std_error[v] == pytest.approx(
+            math.sqrt(max(spread, 0) / n) / made.gap, rel=1e-9, abs=1e-12
+        )
+
+
+def test_the_intervals_are_those_of_the_room() -> None:
+    """Default or simultaneous, for both targets, mapped through the debias; n, level and target are kept."""
+    made, n = _any("oue"), 200
+    counters = np.array([0, 9, 60, 195])
+    for simultaneous, kind in ((False, default_interval), (True, simultaneous_interval)):
+        for target in TARGETS:
+            found = estimate(made, counters, n, 0.9, target, simultaneous=simultaneous)
+            expected = debiased(made, kind(counters, n, 0.9))
+            assert found.lower.tolist() == expected.lower.tolist()
+            assert found.upper.tolist() == expected.upper.tolist()
+            assert found.method.tolist() == expected.method.tolist()
+            settings = (found.n, found.level, found.target, found.simultaneous, found.mechanism)
+            assert settings == (n, 0.9, target, simultaneous, made)
+
+
+def test_nothing_is_cut() -> None:
+    """Negative estimates and ends outside [0, 1] are published as they are, normalised ones beside them (C4)."""
+    made = _any("grr")
+    found = estimate(made, [0, 0, 10, 90], 100)
+    assert found.estimate[0] < 0 < 1 < found.estimate[3]
+    assert found.lower[0] < 0
+    assert found.upper[3] > 1
+    assert (found.lower < found.upper).all()
+    assert found.estimate.sum() == pytest.approx(1, abs=1e-12)
+    assert found.norm_sub.tolist() == norm_sub(found.estimate).tolist()
+
+
+@given(
+    name=st.sampled_from(NAMES),
+    epsilon=st.floats(0.001, 20),
+    d=st.integers(2, 9),
+    n=st.integers(0, 2**63 - 1) | st.integers(0, 3),
+    target=st.sampled_from(TARGETS),
+    simultaneous=st.booleans(),
+    data=st.data(),
+)
+def test_all_numbers_are_finite_and_typed(
+    name: str, epsilon: float, d: int, n: int, target: Any, simultaneous: bool, data: st.DataObject
+) -> None:
+    """Any counts give finite float64 arrays of length d, an interval that holds the estimate, and never NaN."""
+    made = _any(name, epsilon, d)
+    counters = data.draw(st.lists(st.integers(0, n), min_size=made.d, max_size=made.d))
+    found = estimate(made, counters, n, 0.95, target, simultaneous=simultaneous)
+    for array in (getattr(found, field) for field in ARRAYS):
+        assert (array.shape, array.dtype) == ((made.d,), np.float64)
+        assert np.isfinite(array).all()
+    assert (found.std_error >= 0).all()
+    assert (found.lower <= found.estimate).all()
+    assert (found.estimate <= found.upper).all()
+    assert found.norm_sub.sum() == pytest.approx(1, abs=1e-9)
+    assert found.method.shape == (made.d,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_without_reports_nothing_is_known(name: str, target: Any) -> None:
+    """N = 0: the uniform estimate, the widest interval there is, half its width as standard error."""
+    made = _any(name)
+    found = estimate(made, [0] * made.d, 0, target=target)
+    assert found.estimate.tolist() == found.norm_sub.tolist() == [1 / made.d] * made.d
+    assert found.lower == pytest.approx([-made.q / made.gap] * made.d, rel=1e-12)
+    assert found.upper == pytest.approx([(1 - made.q) / made.gap] * made.d, rel=1e-12)
+    assert found.std_error == pytest.approx([0.5 / made.gap] * made.d, rel=1e-9)
+    assert found.method.tolist() == ["clopper-pearson"] * made.d
+
+
+def test_a_variance_below_zero_is_zero() -> None:
+    """Among reporters the line of the variance can be negative at an impossible share; its root stays a number."""
+    made = _any("grr", 4.0)
+    assert made.n_variance(-1.0) < 0
+    found = estimate(made, [0, 0, 0, 7], 7, target="reporters")
+    assert found.std_error[0] >= 0
+    assert estimate(_any("oue", 20.0), [0, 0, 0, 7], 7, target="reporters").std_error[0] == 0
+
+
+def test_large_counts_keep_their_digits() -> None:
+    """One report more or less of 2^62 does not change the estimate, and the interval does not collapse."""
+    made, n = _any("oue"), 2**62
+    found = estimate(made, [2**61, 2**61 + 1, 2**60, n], n)
+    assert found.estimate[0] == pytest.approx(1, abs=1e-12)
+    assert found.estimate[0] == pytest.approx(found.estimate[1], abs=1e-15)
+    assert (found.lower[:3] < found.upper[:3]).all()
+
+
+@pytest.mark.parametrize("n", [3, np.int64(3), np.uint8(3)])
+def test_n_may_be_any_whole_number(n: Any) -> None:
+    """Numpy's integers count as integers, and come out as int."""
+    assert type(estimate(_any("rr"), [1, 2], n).n) is int
+
+
+@pytest.mark.parametrize("n", [-1, 2**63, 3.0, True, "3", None, float("nan")])
+def test_what_is_no_number_of_reports_is_refused(n: Any) -> None:
+    """N is a whole number in [0, 2^63)."""
+    with pytest.raises(EstimationError, match=r"n must be a whole number in \[0, 2\^63\)"):
+        estimate(_any("rr"), [0, 0], n)
+
+
+@pytest.mark.parametrize(("counters", "n"), [([4, 1], 3), ([0, 1], 0)])
+def test_more_support_than_reports_is_refused(counters: list[int], n: int) -> None:
+    """No value is supported by more reports than there are."""
+    with pytest.raises(EstimationError, match="n is less than the number of reports"):
+        estimate(_any("rr"), counters, n)
+
+
+@pytest.mark.parametrize("target", ["", "Population", "sample", None, 1])
+def test_an_unknown_target_is_refused(target: Any) -> None:
+    """There are two targets."""
+    with pytest.raises(EstimationError, match='"population" or "reporters"'):
+        estimate(_any("rr"), [1, 2], 3, target=target)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_a_level_outside_is_refused(simultaneous: bool) -> None:
+    """A level of 95 is a mistake, not a confidence."""
+    with pytest.raises(EstimationError, match="the level"):
+        estimate(_any("rr"), [1, 2], 3, 95, simultaneous=simultaneous)
+
+
+@pytest.mark.parametrize("counters", [[1, 2, 3], [1.0, 2.0], [-1, 2]])
+def test_bad_counters_are_refused(counters: Any) -> None:
+    """Counters are checked before anything is computed."""
+    with pytest.raises(EstimationError, match="the counters must"):
+        estimate(_any("rr"), counters, 3)
+
+
+def test_estimates_are_frozen() -> None:
+    """A result cannot be given another n or level afterwards."""
+    found = estimate(_any("rr"), [1, 2], 3)
+    assert isinstance(found, Estimates)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.n = 4  # type: ignore[misc]
