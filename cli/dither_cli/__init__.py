@@ -1,0 +1,1 @@
+"""The `dither` command: puts the rooms together. Nothing imports it."""

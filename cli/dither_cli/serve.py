@@ -98,6 +98,8 @@ def serve(
         fail(f"the registry is refused: {error}", ExitCode.FAILED)
     except ServeError as error:
         fail(str(error), error.exit_code)
+    except OSError as error:  # a full disk, a file that may not be written
+        fail(str(error), ExitCode.SERVICE)
 
 
 def run(service: Service) -> None:

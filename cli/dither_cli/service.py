@@ -17,6 +17,7 @@ from dither_cli.address import Address
 from dither_cli.credentials import ensure_credentials
 from dither_cli.embedded_store import EmbeddedStore
 from dither_cli.errors import NotReadyError
+from dither_cli.files import write_private
 from dither_cli.parts import (
     STOP_LIMITS_S,
     child_environ,
@@ -67,14 +68,14 @@ class ServiceOptions:
 class Service:
     """Store, server and estimator under one supervisor. Leaving the context stops them in order.
 
+    Creating one checks everything that can be checked before anything is started, takes the lock of the state
+    directory, and ends what a killed serve left there.
+
     Attributes:
         project: name in the registry.
         state: the locked state directory.
         address: where the server listens.
         store_url: where the store is, as redis-py takes it.
-
-    Creating one checks everything that can be checked before anything is started, takes the lock of the state
-    directory, and ends what a killed serve left there.
 
     Raises:
         ModuleNotFoundError: a package of the extra `cli` is not installed.
@@ -97,7 +98,7 @@ class Service:
                 self._store.end_forgotten(_log.warning)
             self.address = Address.free(options.host, options.port)
             # Children that are restarted read this copy: what was checked, not what is edited meanwhile.
-            self.state.registry.write_bytes(registry)
+            write_private(self.state.registry, registry.decode("utf-8"))
             self._credentials = ensure_credentials(self.state.keys, self.state.env, self.base_url)
             self.store_url = self._store.url if self._store is not None else str(options.store_url)
             self._supervisor = self._supervise(options)
@@ -118,17 +119,8 @@ class Service:
         store_maxmemory: str = "1gb",
     ) -> Self:
         """Start the service and return when it is ready; the arguments are those of `ServiceOptions`."""
-        service = cls(
-            ServiceOptions(
-                state_dir=state_dir,
-                registry=registry,
-                host=host,
-                port=port,
-                workers=workers,
-                store_url=store_url,
-                store_maxmemory=store_maxmemory,
-            )
-        )
+        options = ServiceOptions(state_dir, registry, host, port, workers, store_url, store_maxmemory)
+        service = cls(options)
         try:
             service.launch()
             service.wait_ready()
@@ -139,7 +131,7 @@ class Service:
 
     @property
     def base_url(self) -> str:
-        """Where clients reach it, such as ``http://127.0.0.1:8787``."""
+        """Where clients reach it."""
         return self.address.base_url
 
     @property
@@ -191,7 +183,7 @@ class Service:
             ServeError: it stopped because a child could not be kept running.
         """
         while not self._supervisor.finished.wait(_POLL_S):
-            pass  # in short waits, so that signal handlers of the main thread run in between on every platform
+            pass  # in short waits, so that signal handlers run in between
         self.stop()
         self._raise_failure()
 

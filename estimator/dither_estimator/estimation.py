@@ -124,12 +124,11 @@ def _checked_n(n: int, supporters: NDArray[np.int64]) -> int:
 def _std_error(mechanism: Mechanism, supporters: NDArray[np.int64], n: int, target: Target) -> Floats:
     """Square root of the target's variance at pi = C/n (design section 6), n > 0.
 
-    population: pi(1-pi) / (n (p-q)^2). reporters: `Mechanism.n_variance` / n, which is linear in f; f is the
-    raw estimate, and where it lies so far outside [0, 1] that the line falls below zero, the variance is 0.
+    population: pi(1-pi) / (n (p-q)^2). reporters: [f p(1-p) + (1-f) q(1-q)] / (n (p-q)^2) at the raw estimate f.
+    With f = (pi-q)/(p-q) that bracket is (1-pi) p q + pi (1-p)(1-q): the same line, but no term of it is
+    negative, so that rounding cannot bring a negative variance about.
     """
-    if target == "population":
-        spread = supporters / n * ((n - supporters) / n)
-        return np.sqrt(spread / n) / mechanism.gap
-    shares = (supporters / n - mechanism.q) / mechanism.gap
-    absent, present = mechanism.n_variance(0.0), mechanism.n_variance(1.0)
-    return np.sqrt(np.maximum(absent + shares * (present - absent), 0.0) / n)
+    p, q = mechanism.p, mechanism.q
+    present, absent = supporters / n, (n - supporters) / n
+    spread = present * absent if target == "population" else absent * p * q + present * (1 - p) * (1 - q)
+    return np.sqrt(spread / n) / mechanism.gap

@@ -10,7 +10,6 @@ from typing import Final
 
 from flask import Flask
 
-from dither_protocol.wire import MAX_BODY_BYTES
 from dither_server import health, ingest, operator_api, problems
 from dither_server.service import Clock, build_service, utc_now
 from dither_server.settings import ConfigurationError, Settings
@@ -36,7 +35,7 @@ def create_app(settings: Settings, *, clock: Clock = utc_now) -> Flask:
     """
     service = build_service(settings, clock)
     app = Flask("dither_server", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.config["MAX_CONTENT_LENGTH"] = ingest.READ_LIMIT_BYTES
     app.url_map.merge_slashes = False  # else a doubled slash would be answered by a redirect
     app.extensions["dither"] = service
     problems.install(app)

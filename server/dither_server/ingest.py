@@ -3,8 +3,10 @@
 from typing import Final
 
 from flask import Blueprint, Request, Response, request
+from werkzeug.exceptions import HTTPException
 
-from dither_protocol.wire import MAX_INFLATED_BYTES, parse_envelope
+from dither_protocol.errors import BatchError, BatchProblem
+from dither_protocol.wire import MAX_BODY_BYTES, MAX_INFLATED_BYTES, parse_envelope
 from dither_server.admission import Admission, admit
 from dither_server.admit_call import Outcome
 from dither_server.answers import JSON, encode, json_bytes
@@ -33,21 +35,39 @@ def blueprint(service: Service) -> Blueprint:
     return routes
 
 
+READ_LIMIT_BYTES: Final = MAX_BODY_BYTES + 1
+"""For the framework, which cuts a chunked body at its limit without a word: one byte more shows that it did."""
+
+
 def _body(given: Request) -> bytes:
-    """The inflated body. The framework refuses more than MAX_BODY_BYTES on the wire, chunked or not."""
+    """The inflated body."""
     if given.mimetype != JSON:
         raise Problem("unsupported-media-type", f"send {JSON}", "Content-Type")
     inflated = _ENCODINGS.get(given.headers.get("Content-Encoding", "").strip().lower())
     if inflated is None:
         headers = {"Accept-Encoding": "gzip, identity"}
         raise Problem("unsupported-encoding", "send gzip or no encoding", "Content-Encoding", headers)
-    raw = given.get_data(cache=False)
+    raw = _read(given)
     if not inflated:
         return raw
     try:
         return inflate(raw, MAX_INFLATED_BYTES)
     except BodyTooLarge as error:
         raise Problem("body-too-large", str(error), "body") from None
+
+
+def _read(given: Request) -> bytes:
+    try:
+        raw = given.get_data(cache=False)
+    except HTTPException:
+        raise
+    except (
+        Exception
+    ):  # a broken chunk or trailer: what the web server raises here has no better base in common
+        raise BatchError(BatchProblem.MALFORMED_BODY, "body", "is not sent as HTTP says") from None
+    if len(raw) > MAX_BODY_BYTES:
+        raise Problem("body-too-large", f"at most {MAX_BODY_BYTES} bytes are read", "body")
+    return raw
 
 
 def _judge(body: bytes, service: Service) -> Admission:

@@ -4,8 +4,8 @@ A client is thread-safe, and opens its connections when they are first used. Two
 `StoreUnavailable` for what may be over in a moment, `StoreRefused` for what a person has to put right.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from threading import Lock
@@ -15,20 +15,19 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from dither_protocol.errors import RegistryError
-from dither_protocol.registry import Metric, Registry, decode_definition, encode_definition
+from dither_protocol.registry import Registry
 from dither_protocol.storage import (
     META_KEY,
     PartitionKeys,
     estimate_key,
-    metric_key,
     partition_of,
     partition_tags,
-    versions_key,
 )
 from dither_server.admission import Admission
 from dither_server.admit_call import Outcome, admit_call
+from dither_server.announcing import announce, definitions, older_versions
 from dither_server.catalogue import Catalogue
+from dither_server.group_commit import GroupCommit
 from dither_server.settings import Settings
 from dither_server.store_rules import (
     CONFIG_NAMES,
@@ -37,17 +36,18 @@ from dither_server.store_rules import (
     StoreRefused,
     StoreUnavailable,
     check_config,
-    check_definition,
     check_meta,
     eviction_problem,
     expected_meta,
 )
 
-_LOG: Final = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S: Final = 1.0
 _READ_TIMEOUT_S: Final = 1.0
 _TRIES_AGAIN: Final = 1
 _PREPARE_WAIT_S: Final = 1.0
+
+ScriptCall = tuple[bytes | int | str, ...]
+"""Number of keys, keys and arguments of one run of the admit script."""
 
 # The replies by which a living store says "not now"; any other is a fault of ours and stays an error 500.
 _NOT_NOW: Final = (
@@ -56,6 +56,7 @@ _NOT_NOW: Final = (
     redis.exceptions.ClusterDownError,
     redis.exceptions.TryAgainError,
 )
+_NO_SCRIPT: Final = redis.exceptions.NoScriptError
 _NOT_NOW_WORDS: Final = ("MISCONF", "BUSY", "NOREPLICAS")  # redis-py has no class for these
 
 
@@ -94,8 +95,10 @@ class Store:
             socket_timeout=_READ_TIMEOUT_S,
             retry=Retry(NoBackoff(), _TRIES_AGAIN),
         )
-        source = files("dither_server").joinpath("scripts/admit.lua").read_text(encoding="utf-8")
-        self._admit_script = self._redis.register_script(source)
+        self._admit_source = files("dither_server").joinpath("scripts/admit.lua").read_bytes()
+        # EVALSHA names a script so
+        self._admit_sha = hashlib.sha1(self._admit_source, usedforsecurity=False).hexdigest()
+        self._admissions: GroupCommit[ScriptCall, Any] = GroupCommit(self._admit_all)
         self._preparing = Lock()
         self._catalogue: Catalogue | None = None
 
@@ -106,21 +109,23 @@ class Store:
     def catalogue(self) -> Catalogue:
         """The accepted metrics, once the store has been found fit and knows them.
 
-        The first call of a process, and the first after a lost connection, prepares the store: so a server that was
-        started before its store, or whose store came back as another one, checks it when it can.
+        The first call of a process, and the first after a call that could not reach the store, prepares it: so a
+        server that was started before its store, or whose store came back as another one, checks it when it can.
 
         Raises:
             StoreUnavailable: it cannot be prepared now.
             StoreRefused: it must not be used.
         """
-        if self._catalogue is not None:
-            return self._catalogue
+        ready = self._catalogue  # read once: another thread may withdraw it
+        if ready is not None:
+            return ready
         if not self._preparing.acquire(timeout=_PREPARE_WAIT_S):
             raise StoreUnavailable("preparing")
         try:
             with self._guard():
-                self._catalogue = self._catalogue or self._prepare()
-                return self._catalogue
+                ready = self._catalogue or self._prepare()
+                self._catalogue = ready
+                return ready
         finally:
             self._preparing.release()
 
@@ -139,8 +144,8 @@ class Store:
         for name, value in expected_meta(self._settings).items():
             self._redis.hsetnx(META_KEY, name, value)
         check_meta(_text_map(self._redis.hgetall(META_KEY)), self._settings)
-        self._announce()
-        return Catalogue(self._registry, self._older())
+        announce(self._redis, self._registry)
+        return Catalogue(self._registry, older_versions(self._redis, self._registry))
 
     def _config(self) -> Config | None:
         try:
@@ -152,44 +157,6 @@ class Store:
                 return None
             raise
 
-    def _announce(self) -> None:
-        """Write each metric's definition where the worker and the API find it."""
-        own = [(metric, encode_definition(self._registry, metric.name)) for metric in self._registry]
-        with self._redis.pipeline(transaction=False) as pipe:
-            for metric, text in own:
-                pipe.set(metric_key(metric.name, metric.version), text, nx=True, get=True)
-            announced = pipe.execute()
-            for (metric, text), before in zip(own, announced, strict=True):
-                if before is not None and before != text.encode():
-                    check_definition(metric.name, metric.version, before, text)
-                    pipe.set(metric_key(metric.name, metric.version), text)
-                pipe.sadd(versions_key(metric.name), metric.version)
-            pipe.execute()
-
-    def _older(self) -> list[Metric]:
-        """Earlier versions of the registry's metrics: their reports are taken while their windows are open."""
-        found = []
-        for metric in self._registry:
-            for version, definition in self._definitions(metric.name).items():
-                if version == metric.version:
-                    continue
-                try:
-                    found.append(decode_definition(definition))
-                except RegistryError as error:
-                    _LOG.warning(
-                        "metric %s version %d is not accepted any more: %s", metric.name, version, error
-                    )
-        return found
-
-    def _definitions(self, name: str) -> dict[int, bytes]:
-        versions = sorted(int(version) for version in self._redis.smembers(versions_key(name)))
-        if not versions:
-            return {}
-        texts = self._redis.mget([metric_key(name, version) for version in versions])
-        return {
-            version: text for version, text in zip(versions, texts, strict=True) if isinstance(text, bytes)
-        }
-
     def admit(self, admission: Admission) -> Outcome:
         """Run the admit script: afterwards the batch is durable, or nothing has changed.
 
@@ -199,7 +166,24 @@ class Store:
         keys = self._keys[partition_of(admission.batch_id, len(self._keys))]
         names, arguments = admit_call(keys, admission, self._settings.high_water_bytes)
         with self._guard():
-            return Outcome(self._admit_script(keys=names, args=arguments))
+            return Outcome(self._admissions.submit((len(names), *names, *arguments)))
+
+    def _admit_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Run the admit script for each call, in one round trip; exceptions stand in the place of their results."""
+        results = self._run_admit(calls)
+        forgotten = [place for place, result in enumerate(results) if isinstance(result, _NO_SCRIPT)]
+        if forgotten:  # those that ran are not run again: each would find itself a duplicate
+            self._redis.script_load(self._admit_source)
+            again = self._run_admit([calls[place] for place in forgotten])
+            for place, result in zip(forgotten, again, strict=True):
+                results[place] = result
+        return results
+
+    def _run_admit(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        with self._redis.pipeline(transaction=False) as pipe:
+            for call in calls:
+                pipe.execute_command("EVALSHA", self._admit_sha, *call)  # type: ignore[no-untyped-call]
+            return pipe.execute(raise_on_error=False)
 
     def published(self, name: str) -> list[PublishedVersion]:
         """Everything published about a metric, by rising version; empty where it was never announced.
@@ -208,14 +192,14 @@ class Store:
             StoreUnavailable: the store cannot be read now.
         """
         with self._guard():
-            definitions = self._definitions(name)
+            known = definitions(self._redis, name)
             with self._redis.pipeline(transaction=False) as pipe:
-                for version in definitions:
+                for version in known:
                     pipe.hgetall(estimate_key(name, version))
                 found = pipe.execute()
         return [
             PublishedVersion(version, text, {field.decode(): value for field, value in estimates.items()})
-            for (version, text), estimates in zip(definitions.items(), found, strict=True)
+            for (version, text), estimates in zip(known.items(), found, strict=True)
         ]
 
     def failing_checks(self) -> list[str]:
@@ -251,7 +235,7 @@ class Store:
         return config is None or not eviction_problem(config)
 
     def _script_loads(self) -> bool:
-        return bool(self._redis.script_load(self._admit_script.script))
+        return bool(self._redis.script_load(self._admit_source))
 
     def _has_room(self) -> bool:
         backlogs = [int(self._redis.get(keys.backlog) or 0) for keys in self._keys]

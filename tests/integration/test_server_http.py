@@ -67,7 +67,9 @@ def test_gzip_and_chunks_arrive(server):
 
 
 def _endless_chunks() -> Iterator[bytes]:
-    for _ in range(40):
+    """A whole batch first, so that cutting the rest off would leave something to accept."""
+    yield json.dumps(_batch()).encode()
+    for _ in range(17):
         yield b" " * 65_536
 
 
@@ -101,7 +103,19 @@ def test_bad_input_is_refused_and_leaves_no_trace(server, store, what):
     assert (answer.status_code, answer.json()["type"]) == (status, slug)
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert store.dump() == before
+    server.session.close()  # a connection with an unread body is closed by the server
     assert server.post(_batch()).status_code == 202
+
+
+def test_a_broken_chunk_is_a_malformed_body(server, store):
+    """Chunks that are none are the sender's fault, not ours, and leave no trace."""
+    before = store.dump()
+    head = "POST /v1/reports HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    head += f"Content-Type: application/json\r\nAuthorization: Bearer {INGEST_KEY}\r\n\r\n"
+    answer = server.raw(head.encode() + b"zz\r\n{}\r\n0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"type":"malformed-body"' in answer
+    assert store.dump() == before
 
 
 def test_operators_read_and_apps_do_not(server):

@@ -138,7 +138,8 @@ def write_files(folder: Path, registry_text: str = REGISTRY) -> tuple[Path, Path
 def settings(folder: Path, store_url: str, *, registry_text: str = REGISTRY, **changes: Any) -> Settings:
     """Settings over files in ``folder``; ``changes`` replace fields."""
     registry_path, keys_path = write_files(folder, registry_text)
-    return Settings(**{"store_url": store_url, "registry": registry_path, "keys_file": keys_path} | changes)
+    fields: dict[str, Any] = {"store_url": store_url, "registry": registry_path, "keys_file": keys_path}
+    return Settings(**fields | changes)
 
 
 def bearer(key: str = INGEST_KEY) -> dict[str, str]:

@@ -5,19 +5,24 @@ Exact integer arithmetic on operating-system randomness; no floats, and no branc
 
 from collections.abc import Callable
 
-from dither_client.sampling import direct, unary
+from dither_client.sampling import direct, hadamard, local_hashing, projective, subset, unary
 from dither_protocol.errors import MechanismError
-from dither_protocol.mechanisms import Mechanism
+from dither_protocol.mechanisms import Data, Mechanism
 
-_SAMPLERS: dict[str, Callable[[Mechanism, int], int | str]] = {
+_SAMPLERS: dict[str, Callable[[Mechanism, int], Data]] = {
     "rr": direct.sample,
     "grr": direct.sample,
     "sue": unary.sample,
     "oue": unary.sample,
+    "subset": subset.sample,
+    "olh": local_hashing.sample,
+    "blh": local_hashing.sample,
+    "hadamard": hadamard.sample,
+    "projective": projective.sample,
 }
 
 
-def randomize(mechanism: Mechanism, index: int) -> int | str:
+def randomize(mechanism: Mechanism, index: int) -> Data:
     """Randomise one answer: a pure function of the answer and operating-system randomness.
 
     Calling it twice on the same answer spends the epsilon twice; `Client.record` keeps the ledger.
@@ -27,7 +32,8 @@ def randomize(mechanism: Mechanism, index: int) -> int | str:
         index: the true answer, 0 <= index < mechanism.d.
 
     Returns:
-        The wire ``data``: an int for index reports, unpadded base64url for bit reports.
+        The wire ``data``: an int for index reports, unpadded base64url for bit reports, [seed, value] for
+        local hashing.
 
     Raises:
         MechanismError: the index is outside the domain (it is not repeated), or there is no sampler.

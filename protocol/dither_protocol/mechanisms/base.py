@@ -26,6 +26,11 @@ class Form(StrEnum):
 
     INDEX = "index"
     BITS = "bits"
+    HASH = "hash"
+
+
+Data = int | str | list[int]
+"""The ``data`` of one report: an index, base64url of bits, or a pair [seed, value]."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def unpack(self, packed: bytes) -> int | str:
+    def unpack(self, packed: bytes) -> Data:
         """The wire ``data`` of one packed report; the inverse of `pack`."""
 
     @cached_property

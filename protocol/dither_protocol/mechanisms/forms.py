@@ -59,3 +59,24 @@ def pack_bits(data: object, d: int) -> bytes:
     if d % 8 and raw[-1] >> (d % 8):
         raise MechanismError("the padding bits must be zero")
     return raw
+
+
+PAIR: Final = struct.Struct("<II")
+SEEDS: Final = 1 << 32
+
+
+def pack_pair(data: object, g: int) -> bytes:
+    """A pair [seed, value], seed of 32 bits and value in [0, g), as two little-endian 32-bit words."""
+    if type(data) is not list or len(data) != 2 or type(data[0]) is not int or type(data[1]) is not int:
+        raise MechanismError("data must be a list of two whole numbers, [seed, value]")
+    seed, value = data
+    if not 0 <= seed < SEEDS:
+        raise MechanismError("the seed must be in [0, 2^32)")
+    if not 0 <= value < g:
+        raise MechanismError(f"the value must be in [0, {g})")
+    return PAIR.pack(seed, value)
+
+
+def unpack_pair(packed: bytes) -> list[int]:
+    """The inverse of `pack_pair`."""
+    return list(PAIR.unpack(packed))

@@ -4,7 +4,7 @@ Everything is computed with `decimal` at 50 digits: a double of e^epsilon rounds
 about 14.6 on it has fewer bits than the weights.
 """
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
 from typing import Final
 
 SCALE_BITS: Final = 32
@@ -45,3 +45,14 @@ def log_ratio(numerator: int, denominator: int) -> Decimal:
     """ln(numerator / denominator) to 50 digits."""
     with localcontext(_CONTEXT):
         return (Decimal(numerator) / Decimal(denominator)).ln()
+
+
+def exp_plus_one(epsilon: float) -> Decimal:
+    """e^epsilon + 1 to 50 digits, for the choice of integer parameters."""
+    with localcontext(_CONTEXT):
+        return exact_epsilon(epsilon).exp() + 1
+
+
+def rounded(number: Decimal) -> int:
+    """The nearest integer, half to even."""
+    return int(number.to_integral_value(rounding=ROUND_HALF_EVEN))

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither_estimator import EstimationError, norm_sub
@@ -25,12 +25,14 @@ def _nearest_by_trying_all(row: list[float]) -> Any:
     return min(candidates, key=lambda x: float(((x - y) ** 2).sum()))
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=7))
 def test_it_is_the_nearest_point_of_the_simplex(row: list[float]) -> None:
     """No point of any face of the simplex is nearer."""
     assert norm_sub(row) == pytest.approx(_nearest_by_trying_all(row), abs=1e-9)
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(rows)
 def test_it_is_a_distribution(row: list[float]) -> None:
     """The shares lie in [0, 1] and sum to one, whatever comes in."""
@@ -40,6 +42,7 @@ def test_it_is_a_distribution(row: list[float]) -> None:
     assert shares.sum() == pytest.approx(1, abs=1e-12)
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(rows)
 def test_it_subtracts_one_constant_and_cuts_at_zero(row: list[float]) -> None:
     """All positive shares lie the same distance below their estimates, and the zeros' estimates not above it."""
@@ -50,6 +53,7 @@ def test_it_subtracts_one_constant_and_cuts_at_zero(row: list[float]) -> None:
     assert (np.array(row)[~kept] <= moved[kept].max() + 1e-9).all()
 
 
+@settings(deadline=None)  # a busy machine is not a fault
 @given(rows, st.randoms())
 def test_the_order_of_values_does_not_matter(row: list[float], random: Any) -> None:
     """A permutation of the estimates permutes the shares."""

@@ -1,0 +1,90 @@
+"""Limits of statistical tests, and laws to compare samples with.
+
+Every test of a sample accepts the truth and rejects a law nearby: a test that cannot fail says nothing
+(the idea is that of Tumult Core's noise distribution tests).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, bdtrc, chdtri, ndtri
+
+from dither_protocol import Mechanism
+
+FALSE_ALARM = 1e-6
+"""Chance that a right program fails one test. With some hundred tests, run a thousand times a year, one false
+alarm in about ten years."""
+
+SHIFT = 0.3
+"""How far off a law is that must be rejected: 30 % of the rarer side of a probability."""
+
+RARE_EVENTS = 2_500
+"""Expected count of the rarest event. A shift of 30 % is then sqrt(2500) * 0.3 = 15 standard deviations, beyond
+a limit of about 7 (chi-square, a million to one, 15 degrees of freedom) by more than any false alarm reaches."""
+
+
+def sample_size(rarest: float) -> int:
+    """Number of draws at which an event of this probability is expected RARE_EVENTS times."""
+    return math.ceil(RARE_EVENTS / rarest)
+
+
+def shifted(probability: float, shift: float) -> float:
+    """The probability with its rarer side changed by the relative ``shift``."""
+    rare = min(probability, 1 - probability) * (1 + shift)
+    return rare if probability <= 0.5 else 1 - rare
+
+
+def follows_law(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
+    """Pearson's chi-square test of independent draws against a law over the same categories."""
+    expected = counts.sum() * law
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    return statistic <= float(chdtri(counts.size - 1, FALSE_ALARM))
+
+
+def follow_chances(counts: NDArray[np.int64], n: int, chances: NDArray[np.float64]) -> bool:
+    """Exact two-sided binomial tests of several counts of n draws, the false alarm shared among them."""
+    tails = np.minimum(bdtr(counts, n, chances), bdtrc(counts - 1, n, chances))
+    return bool((2 * tails >= FALSE_ALARM / counts.size).all())
+
+
+def mean_is(sample: NDArray[np.float64], expected: float, cases: int = 1) -> bool:
+    """Whether the mean of many independent draws is as expected: a normal limit, by the draws' own spread.
+
+    ``cases`` is the number of such comparisons that share the false alarm. Draws that do not spread at all must
+    be as expected up to rounding.
+    """
+    spread = float(sample.std(ddof=1)) / math.sqrt(sample.size)
+    limit = -float(ndtri(FALSE_ALARM / cases / 2)) * spread + 1e-12 * abs(expected)
+    return abs(float(sample.mean()) - expected) <= limit
+
+
+def draw_counters(
+    mechanism: Mechanism, holders: NDArray[np.int64], noise: np.random.Generator
+) -> NDArray[np.int64]:
+    """Counters of direct and unary mechanisms in one round, drawn from their exact law.
+
+    Args:
+        mechanism: one of rr, grr, sue, oue.
+        holders: how many devices hold each value, shape (repetitions, d).
+        noise: source of randomness.
+
+    Returns:
+        Counters of the same shape.
+    """
+    p, q, d = mechanism.p, mechanism.q, mechanism.d
+    if mechanism.name in ("sue", "oue"):
+        others = holders.sum(axis=1, keepdims=True) - holders
+        ones: NDArray[np.int64] = noise.binomial(holders, p) + noise.binomial(others, q)
+        return ones
+    counters = np.zeros_like(holders)
+    for v in range(d):
+        counters += noise.multinomial(holders[:, v], [p if w == v else q for w in range(d)])
+    return counters
+
+
+def bit_rows(packed: Sequence[bytes], d: int) -> NDArray[np.int64]:
+    """Packed bit reports as zeros and ones, shape (reports, d)."""
+    raw = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(len(packed), -1)
+    return np.unpackbits(raw, axis=1, count=d, bitorder="little").astype(np.int64)
