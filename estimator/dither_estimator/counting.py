@@ -11,14 +11,16 @@ import binascii
 import string
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dither_estimator import local_hashing, transforms
 from dither_estimator.errors import EstimationError
 from dither_protocol import Mechanism, MechanismError
+from dither_protocol.mechanisms import LocalHashing, ProjectiveGeometryResponse, SubsetSelection
 
 Counts: TypeAlias = NDArray[np.int64]
 Packed: TypeAlias = bytes | bytearray | memoryview
@@ -100,14 +102,66 @@ def _tally_bits(mechanism: Mechanism, packed: Packed) -> Counts:
     return totals[: mechanism.d].copy()
 
 
+def _tally_subsets(mechanism: Mechanism, packed: Packed) -> Counts:
+    """Column sums, after a check that every report has exactly w ones."""
+    w = cast(SubsetSelection, mechanism).w
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(-1, mechanism.packed_size)
+    if (np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != w).any():
+        raise MechanismError(f"exactly {w} bits must be set")
+    return _tally_bits(mechanism, packed)
+
+
+def _pack_pairs(_: Mechanism, reports: Sequence[object]) -> bytes:
+    if set(map(type, reports)) != {list}:
+        raise MechanismError("not all reports are lists")
+    pairs = cast(Sequence[list[object]], reports)
+    flat = list(chain.from_iterable(pairs))
+    if set(map(len, pairs)) != {2} or set(map(type, flat)) != {int}:
+        raise MechanismError("not all reports are pairs of whole numbers")
+    return np.array(flat, dtype="<u4").tobytes()  # OverflowError below 0 or from 2^32
+
+
+def _tally_pairs(mechanism: Mechanism, packed: Packed) -> Counts:
+    """Support is counted on arrival: which values hash to the reported bucket."""
+    g = cast(LocalHashing, mechanism).g
+    pairs = np.frombuffer(packed, dtype="<u4").reshape(-1, 2)
+    if pairs.size and int(pairs[:, 1].max()) >= g:
+        raise MechanismError(f"a value is not in [0, {g})")
+    seeds, reported = pairs[:, 0].astype(np.uint64), pairs[:, 1].astype(np.uint64)
+    return local_hashing.count_support(seeds, reported, g, mechanism.d)
+
+
+def _hadamard_support(mechanism: Mechanism, counters: Counts) -> Counts:
+    """Row v+1 of the transform is supporting minus other reports; row 0 is all reports."""
+    rows = transforms.walsh_hadamard(counters)
+    supporting: Counts = (rows[0] + rows[1 : mechanism.d + 1]) // 2
+    return supporting
+
+
+def _projective_support(mechanism: Mechanism, counters: Counts) -> Counts:
+    space = cast(ProjectiveGeometryResponse, mechanism)
+    return transforms.orthogonal_sums(counters, space.r, space.t, space.d)
+
+
 def _identity(_: Mechanism, counters: Counts) -> Counts:
     return counters
 
 
 _DIRECT: Final = _Counter(_pack_indices, _tally_indices, _identity)
 _UNARY: Final = _Counter(_pack_bits, _tally_bits, _identity)
+_HASHING: Final = _Counter(_pack_pairs, _tally_pairs, _identity)
 
-_COUNTERS: Final[dict[str, _Counter]] = {"rr": _DIRECT, "grr": _DIRECT, "sue": _UNARY, "oue": _UNARY}
+_COUNTERS: Final[dict[str, _Counter]] = {
+    "rr": _DIRECT,
+    "grr": _DIRECT,
+    "sue": _UNARY,
+    "oue": _UNARY,
+    "subset": _Counter(_pack_bits, _tally_subsets, _identity),
+    "olh": _HASHING,
+    "blh": _HASHING,
+    "hadamard": _Counter(_pack_indices, _tally_indices, _hadamard_support),
+    "projective": _Counter(_pack_indices, _tally_indices, _projective_support),
+}
 
 
 def _counter(mechanism: Mechanism) -> _Counter:
@@ -122,7 +176,7 @@ def count(mechanism: Mechanism, reports: Iterable[object]) -> tuple[Counts, int]
 
     Args:
         mechanism: the one that made the reports.
-        reports: the wire ``data`` of each: int, or unpadded base64url.
+        reports: the wire ``data`` of each: int, unpadded base64url, or [seed, value].
 
     Returns:
         The counters, int64 of shape (mechanism.counters,), and the number of reports.
@@ -163,8 +217,8 @@ def count_packed(mechanism: Mechanism, packed: Packed) -> tuple[Counts, int]:
     Args:
         mechanism: the one that made the reports.
         packed: ``mechanism.packed_size`` bytes per report, one after the other, as ``mechanism.pack`` gives
-            them: an index as four little-endian bytes, or ceil(d/8) bytes with item v at bit v % 8 of byte
-            v // 8.
+            them: an index as four little-endian bytes, ceil(d/8) bytes with item v at bit v % 8 of byte v // 8,
+            or seed and value as four little-endian bytes each.
 
     Returns:
         The counters, int64 of shape (mechanism.counters,), and the number of reports.
