@@ -1,95 +1,111 @@
 """``dither estimate FILE.jsonl --registry R``: estimates from reports in a file, without any server."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+import csv
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
 from rich.console import Console
 
-from dither_cli.tables import estimate_table
-from dither_estimator import EstimationError, count
-from dither_estimator.publication import encode_document, estimate_document
-from dither_protocol.errors import DitherError, RegistryError
-from dither_protocol.registry import Registry, load_registry
-from dither_protocol.registry.metric import Dimensions
-from dither_protocol.wire import Report, decode_json, parse_envelope, parse_report
+from dither_cli.charts import ChartError, check_file, estimate_chart
+from dither_cli.report_file import ReportFileError, estimates_of
+from dither_cli.tables import estimate_table, heading
+from dither_estimator import EstimationError
+from dither_estimator.publication import encode_document
+from dither_protocol.errors import RegistryError
+from dither_protocol.registry import load_registry
 
-CellKey = tuple[str, str, Dimensions]
+CSV_COLUMNS: Final = (
+    "metric", "versions", "window_start", "window_end", "dimensions", "status", "n", "mechanism", "epsilon", "target",
+    "level", "value", "estimate", "std_error", "lower", "upper", "interval_method", "norm_sub", "present",
+)  # fmt: skip
 
-
-class ReportFileError(DitherError, ValueError):
-    """A line of the file is not a report of this registry; the message names the line and the field."""
+Document = dict[str, Any]
 
 
 @click.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option(
-    "--registry", "registry_path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "--registry",
+    "registries",
+    required=True,
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The registry of the reports; repeat it for older versions.",
 )
 @click.option("--by-dimensions", is_flag=True, help="One estimate per combination of dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one document per line.")
-def estimate(file: IO[str], registry_path: Path, by_dimensions: bool, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one row per value.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the estimate: .png or .svg."
+)
+def estimate(
+    *,
+    file: IO[str],
+    registries: tuple[Path, ...],
+    by_dimensions: bool,
+    as_json: bool,
+    as_csv: bool,
+    plot: Path | None,
+) -> None:
     """Estimate frequencies from reports in FILE.
 
-    Each line of FILE is one report, or one batch with its "reports", as design of the wire has it. "-" reads
-    standard input.
+    Each line of FILE is one report as it goes over the wire, or one batch with its "reports". "-" reads standard
+    input.
     """
     try:
-        registry = load_registry(registry_path)
-        documents = list(estimates_of(file, registry, by_dimensions=by_dimensions))
-    except (RegistryError, ReportFileError, EstimationError) as error:
+        if plot:
+            check_file(plot)
+        known = [load_registry(path) for path in registries]
+        documents = list(estimates_of(file, known, by_dimensions=by_dimensions))
+        if not documents:
+            raise ReportFileError("the file holds no reports")
+        if plot:
+            _plot(plot, documents)
+    except (RegistryError, ReportFileError, EstimationError, ChartError) as error:
         raise click.ClickException(str(error)) from None
+    if as_json:
+        for document in documents:
+            click.echo(encode_document(document))
+    elif as_csv:
+        _write_csv(documents)
+    else:
+        _show(documents)
+
+
+def _show(documents: Sequence[Document]) -> None:
     console = Console()
     for document in documents:
-        if as_json:
-            click.echo(encode_document(document))
-        else:
-            console.print(estimate_table(document))
-    if not documents:
-        raise click.ClickException("the file holds no reports")
+        console.print(estimate_table(document))
 
 
-def estimates_of(
-    lines: Iterator[str] | IO[str], registry: Registry, *, by_dimensions: bool
-) -> Iterator[dict[str, Any]]:
-    """One estimate document per metric and window (and combination of dimensions) found in the lines.
-
-    Raises:
-        ReportFileError: a line is not a report of this registry; nothing is counted.
-    """
-    cells: dict[CellKey, list[object]] = defaultdict(list)
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                for report in _reports(line):
-                    key, data = _cell(report, registry, by_dimensions=by_dimensions)
-                    cells[key].append(data)
-            except DitherError as error:
-                raise ReportFileError(f"line {number}: {error}") from None
-    for (name, label, dimensions), data in sorted(cells.items()):
-        metric = registry.metric(name)
-        counters, n = count(metric.mechanism, data)
-        window = metric.parse_window(label)
-        shown = dimensions if by_dimensions else None
-        yield estimate_document(metric, window, shown, counters, n)
+def _write_csv(documents: Sequence[Document]) -> None:
+    writer = csv.DictWriter(sys.stdout, CSV_COLUMNS)
+    writer.writeheader()
+    for document in documents:
+        parts = document.get("parts") or [document]
+        common = {
+            "metric": document["metric"],
+            "versions": " ".join(str(part["version"]) for part in parts),
+            "window_start": document["window"]["start"],
+            "window_end": document["window"]["end"],
+            "dimensions": ",".join(f"{k}={v}" for k, v in (document["dimensions"] or {}).items()),
+            "mechanism": " ".join(part["mechanism"] for part in parts),
+            "epsilon": " ".join(str(part["epsilon"]) for part in parts),
+        } | {key: document[key] for key in ("status", "n", "target", "level")}
+        for row in document["values"] or [{}]:  # a suppressed estimate has one row without values
+            lower, upper = row.get("interval", ("", ""))
+            columns = {key: row[key] for key in CSV_COLUMNS if key in row}
+            writer.writerow(common | columns | {"lower": lower, "upper": upper})
 
 
-def _reports(line: str) -> Iterator[Report]:
-    document = decode_json(line)
-    if isinstance(document, dict) and "reports" in document:
-        for report in parse_envelope(document).reports:
-            yield parse_report(report)
-    else:
-        yield parse_report(document)
-
-
-def _cell(report: Report, registry: Registry, *, by_dimensions: bool) -> tuple[CellKey, object]:
-    metric = registry.metric(report.metric)
-    if report.version != metric.version or report.params != metric.params_hash:
-        raise ReportFileError("the report was made for another version of the metric")
-    dimensions = metric.check_dimensions(report.dimensions)
-    metric.parse_window(report.window)
-    metric.mechanism.pack(report.data)
-    return (metric.name, report.window, dimensions if by_dimensions else ()), report.data
+def _plot(path: Path, documents: Sequence[Document]) -> None:
+    """One chart per file: with several estimates, each file gets its number before the ending."""
+    shown = [document for document in documents if document["values"]]
+    if not shown:
+        raise ChartError("every estimate is suppressed: there is nothing to draw")
+    for number, document in enumerate(shown, start=1):
+        target = path if len(shown) == 1 else path.with_stem(f"{path.stem}-{number}")
+        estimate_chart(target, heading(document), document["values"])

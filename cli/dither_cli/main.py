@@ -22,6 +22,9 @@ COMMANDS: Final = {
     "estimate": Lazy(
         "dither_cli.estimate_command", "estimate", "Estimate frequencies from reports in a file."
     ),
+    "plan": Lazy(
+        "dither_cli.plan_command", "plan_command", "Say how exact estimates will be, before any report."
+    ),
     "registry": Lazy("dither_cli.registry_commands", "registry", "Check a registry of metrics."),
 }
 

@@ -22,13 +22,16 @@ def bar(share: float, cells: int = _BAR_CELLS) -> str:
 
 
 def heading(document: dict[str, Any]) -> str:
-    """One line with everything that an estimate is never shown without (invariant C3)."""
+    """Everything that an estimate is never shown without (invariant C3), in two lines."""
     dimensions = document["dimensions"]
     where = "all" if dimensions is None else ", ".join(f"{k}={v}" for k, v in dimensions.items()) or "all"
+    parts = document.get("parts") or [document]
+    versions = " + ".join(f"v{part['version']}" for part in parts)
+    mechanisms = " + ".join(f"{part['mechanism']} epsilon {part['epsilon']:g}" for part in parts)
     return (
-        f"{document['metric']} v{document['version']}  window {document['window']['label']}  dimensions {where}\n"
-        f"n = {document['n']:,}  mechanism {document['mechanism']}  epsilon {document['epsilon']:g}  "
-        f"target {document['target']}  interval {document['level']:.0%}"
+        f"{document['metric']} {versions}  window {document['window']['label']}  dimensions {where}\n"
+        f"n = {document['n']:,}  mechanism {mechanisms}  target {document['target']}  "
+        f"interval {document['level']:.0%}"
     )
 
 
@@ -44,6 +47,7 @@ def estimate_table(document: dict[str, Any]) -> Table | Text:
     table.add_column("interval", justify="right")
     table.add_column("method")
     table.add_column("norm_sub", justify="right")
+    table.add_column("present")
     table.add_column("")
     for row in document["values"]:
         low, high = row["interval"]
@@ -54,6 +58,7 @@ def estimate_table(document: dict[str, Any]) -> Table | Text:
             f"{percent(low)} … {percent(high)}",
             row["interval_method"],
             percent(row["norm_sub"]),
+            "yes" if row["present"] else "",
             bar(row["estimate"]),
         )
     return table

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc
 
 from dither_estimator import intervals
 from dither_estimator.counting import support
@@ -33,6 +34,8 @@ class Estimates:
         lower: lower ends of the raw intervals, not cut to [0, 1].
         upper: upper ends of the raw intervals.
         norm_sub: the nearest distribution: in [0, 1], sum 1, biased. It has no interval of its own.
+        present: whether the value is there at all: more supporting reports than noise alone reaches, for any
+            absent value of the domain, with probability 1 - level. bool of shape (d,).
         method: kind of each interval, "clopper-pearson" or "wilson".
         n: number of reports.
         level: confidence level, of each interval or (``simultaneous``) of all of them together.
@@ -46,6 +49,7 @@ class Estimates:
     lower: Floats
     upper: Floats
     norm_sub: Floats
+    present: NDArray[np.bool_]
     method: NDArray[np.str_]
     n: int
     level: float
@@ -100,6 +104,7 @@ def estimate(
         lower=interval.lower,
         upper=interval.upper,
         norm_sub=norm_sub(shares),
+        present=_present(mechanism, supporters, n, level),
         method=interval.method,
         n=n,
         level=level,
@@ -107,6 +112,17 @@ def estimate(
         simultaneous=simultaneous,
         mechanism=mechanism,
     )
+
+
+def _present(mechanism: Mechanism, supporters: NDArray[np.int64], n: int, level: float) -> NDArray[np.bool_]:
+    """Whether each count is above what noise alone reaches, simultaneously over the domain.
+
+    The supporting reports of a value that nobody holds are Binomial(n, q) for either target. A value is present
+    where Pr[Binomial(n, q) >= C] <= (1 - level)/d (Bonferroni); the tail is the regularised incomplete beta function.
+    """
+    tail = betainc(np.maximum(supporters, 1), n - supporters + 1, mechanism.q)
+    found: NDArray[np.bool_] = (supporters > 0) & (tail <= (1 - level) / mechanism.d)
+    return found
 
 
 def _checked_n(n: int, supporters: NDArray[np.int64]) -> int:

@@ -1,12 +1,14 @@
 """From counts to the published document of an estimate (invariant C3). Pure: no store, no clock."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dither_estimator.combination import Combined, combine
 from dither_estimator.estimation import Estimates, estimate
 from dither_protocol.registry import Metric
 from dither_protocol.registry.metric import Dimensions
@@ -16,11 +18,15 @@ LEVEL: Final = 0.95
 TARGET: Final = "population"
 
 
+Part = tuple[npt.NDArray[np.int64], Metric, int]
+"""What one version contributes: its counters over all dimensions, the metric, and n."""
+
+
 def _instant(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _values(metric: Metric, result: Estimates) -> list[dict[str, Any]]:
+def _values(metric: Metric, result: Estimates | Combined) -> list[dict[str, Any]]:
     columns = zip(
         metric.labels,
         result.estimate.tolist(),
@@ -29,6 +35,7 @@ def _values(metric: Metric, result: Estimates) -> list[dict[str, Any]]:
         result.upper.tolist(),
         result.method,
         result.norm_sub.tolist(),
+        result.present.tolist(),
         strict=True,
     )
     return [
@@ -39,8 +46,9 @@ def _values(metric: Metric, result: Estimates) -> list[dict[str, Any]]:
             "interval": [lower, upper],
             "interval_method": str(method),
             "norm_sub": projected,
+            "present": present,
         }
-        for label, estimated, std_error, lower, upper, method, projected in columns
+        for label, estimated, std_error, lower, upper, method, projected, present in columns
     ]
 
 
@@ -81,6 +89,51 @@ def estimate_document(
         "target": TARGET,
         "level": LEVEL,
         "values": [] if result is None else _values(metric, result),
+    }
+
+
+def combined_document(metric: Metric, window: Window, parts: Mapping[int, Part]) -> dict[str, Any] | None:
+    """The published estimate over several versions of a metric in one window, and what it is made of.
+
+    Args:
+        metric: any of the versions.
+        window: when.
+        parts: by version, (counters, its metric, n) over all dimensions.
+
+    Returns:
+        None where the versions must stand side by side: their domains differ, or one has fewer reports than its
+        ``min_reports``.
+    """
+    versions = [part for _, part in sorted(parts.items())]
+    if len({version.labels for _, version, _ in versions}) > 1:
+        return None
+    if any(n < version.min_reports for _, version, n in versions):
+        return None
+    result = combine(
+        [
+            estimate(version.mechanism, counters, n, level=LEVEL, target=TARGET)
+            for counters, version, n in versions
+        ]
+    )
+    return {
+        "metric": metric.name,
+        "versions": sorted(parts),
+        "window": {"label": window.label, "start": _instant(window.start), "end": _instant(window.end)},
+        "dimensions": None,
+        "status": "combined",
+        "n": result.n,
+        "parts": [
+            {
+                "version": version.version,
+                "n": n,
+                "mechanism": version.mechanism.name,
+                "epsilon": version.mechanism.epsilon,
+            }
+            for _, version, n in versions
+        ],
+        "target": TARGET,
+        "level": LEVEL,
+        "values": _values(metric, result),
     }
 
 

@@ -145,8 +145,19 @@ class Store:
 
     def publish(self, metric: Metric, field_name: str, n: int, document: str) -> bool:
         """Publish an estimate over ``n`` reports, unless a later one stands; whether it was written."""
-        key = storage.estimate_key(metric.name, metric.version)
+        return self._publish_at(storage.estimate_key(metric.name, metric.version), field_name, n, document)
+
+    def publish_combined(self, metric: str, field_name: str, n: int, document: str) -> bool:
+        """The same for an estimate over several versions of ``metric``."""
+        return self._publish_at(storage.combined_key(metric), field_name, n, document)
+
+    def _publish_at(self, key: str, field_name: str, n: int, document: str) -> bool:
         return bool(self._call(self._publish, [key], [field_name, n, document]))
+
+    def versions(self, metric: str) -> list[int]:
+        """Every version of a metric that a server announced, in order."""
+        found = cast(set[bytes], self._call(self._redis.smembers, storage.versions_key(metric)))
+        return sorted(map(int, found))
 
     def definition(self, metric: str, version: int) -> Metric:
         """The definition that a server announced.

@@ -13,26 +13,28 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dither_estimator.publication import encode_document, estimate_document
+from dither_estimator.publication import Part, combined_document, encode_document, estimate_document
 from dither_estimator.store import Commit, Entry, Store, StoreUnavailableError
 from dither_estimator.tally import CellCount, tally
 from dither_protocol.errors import DitherError, RegistryError, StorageError
 from dither_protocol.registry import Metric
 from dither_protocol.registry.metric import Dimensions
 from dither_protocol.storage import Cell, decode_cell, encode_cell, estimate_field, parse_cell
+from dither_protocol.windows import Window
 
 COMMIT_INTERVAL_S: Final = 1.0
 MAX_COMMIT_REPORT_BYTES: Final = 8 << 20
 READ_BATCHES: Final = 500
 MAX_COMMIT_BATCHES: Final = 5_000
 RETRY_CAP_S: Final = 10.0
+DEFINITIONS_AGE_S: Final = 30.0
 DRAIN_LIMIT_S: Final = 10.0
 
 EXIT_OK: Final = 0
@@ -52,6 +54,7 @@ class Worker:
         self._store = store
         self._partitions = 0
         self._definitions: dict[tuple[str, int], Metric] = {}
+        self._definitions_until = 0.0
 
     def tick(self) -> bool:
         """One round over all partitions, then publish what changed; whether there is more to do at once.
@@ -63,6 +66,9 @@ class Worker:
         """
         if not self._partitions:
             self._partitions = self._store.open() or 0
+        if time.monotonic() > self._definitions_until:
+            self._definitions.clear()  # a server may have announced another min_reports or late_days
+            self._definitions_until = time.monotonic() + DEFINITIONS_AGE_S
         more = False
         for partition in range(self._partitions):
             more |= self._advance(partition)
@@ -139,17 +145,35 @@ class Worker:
     def _publish_window(self, metric: Metric, label: str, changed: set[Dimensions]) -> None:
         """Publish the changed cells of one window, and their sum over all dimensions."""
         window = metric.parse_window(label)
-        total = np.zeros(metric.mechanism.counters, dtype=np.int64)
-        total_n = 0
-        for dimensions, (n, counters) in self._window_cells(metric, label):
-            total += counters
-            total_n += n
+        cells = list(self._window_cells(metric, label))
+        for dimensions, (n, counters) in cells:
             if metric.dimensions and dimensions in changed:
                 document = estimate_document(metric, window, dimensions, counters, n)
                 field = estimate_field(label, dimensions)
                 self._store.publish(metric, field, n, encode_document(document))
+        total_n, total = _sum(metric, cells)
         document = estimate_document(metric, window, None, total, total_n)
         self._store.publish(metric, estimate_field(label, None), total_n, encode_document(document))
+        self._publish_combined(metric, window, {metric.version: (total, metric, total_n)})
+
+    def _publish_combined(self, metric: Metric, window: Window, parts: dict[int, Part]) -> None:
+        """Publish the estimate over all versions that have reports about the same window, where there are several.
+
+        Args:
+            metric: the version that was just published.
+            window: its window.
+            parts: that version's own part; the others are added.
+        """
+        for version in self._store.versions(metric.name):
+            other = self._definition(metric.name, version)
+            if version != metric.version and other.period == metric.period:
+                n, counters = _sum(other, self._window_cells(other, window.label))
+                if n:
+                    parts[version] = (counters, other, n)
+        document = combined_document(metric, window, parts) if len(parts) > 1 else None
+        if document is not None:
+            field = estimate_field(window.label, None)
+            self._store.publish_combined(metric.name, field, document["n"], encode_document(document))
 
     def _window_cells(
         self, metric: Metric, label: str
@@ -173,6 +197,17 @@ def _combinations(metric: Metric) -> Iterator[Dimensions]:
     names = sorted(metric.dimensions)
     for values in product(*(metric.dimensions[name] for name in names)):
         yield tuple(zip(names, values, strict=True))
+
+
+def _sum(
+    metric: Metric, cells: Iterable[tuple[Dimensions, tuple[int, npt.NDArray[np.int64]]]]
+) -> tuple[int, npt.NDArray[np.int64]]:
+    """(n, counters) over all dimensions."""
+    total_n, total = 0, np.zeros(metric.mechanism.counters, dtype=np.int64)
+    for _, (n, counters) in cells:
+        total_n += n
+        total += counters
+    return total_n, total
 
 
 def _unpack(packed: bytes | None, size: int) -> tuple[int, npt.NDArray[np.int64]]:

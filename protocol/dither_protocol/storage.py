@@ -114,6 +114,11 @@ def estimate_key(metric: str, version: int) -> str:
     return f"dither:estimate:{metric}:{version}"
 
 
+def combined_key(metric: str) -> str:
+    """Hash of published estimates over several versions of a metric."""
+    return f"dither:estimate:{metric}:combined"
+
+
 def dimensions_text(dimensions: Dimensions) -> str:
     """``os=linux,channel=beta`` with sorted names and percent-encoded values; empty without dimensions."""
     return ",".join(f"{name}={quote(value, safe='')}" for name, value in dimensions)

@@ -58,7 +58,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 """Every mechanism by its name, in the order of the table in design section 6."""
 
 
-@lru_cache(maxsize=256)
 def mechanism(name: str, epsilon: float, d: int) -> Mechanism:
     """The frozen mechanism of this name.
 
@@ -72,10 +71,16 @@ def mechanism(name: str, epsilon: float, d: int) -> Mechanism:
         MechanismError: unknown name, or parameters outside their range.
     """
     if name == AUTO:
-        return best(candidates(epsilon, d))
+        GeneralizedRandomizedResponse(epsilon, d)  # refuses what no mechanism takes, before the cache sees it
+        return _auto(float(epsilon), d)
     if name not in MECHANISMS:
         raise MechanismError("unknown mechanism; known are " + ", ".join([AUTO, *MECHANISMS]))
     return MECHANISMS[name](epsilon, d)
+
+
+@lru_cache(maxsize=256)
+def _auto(epsilon: float, d: int) -> Mechanism:
+    return best(candidates(epsilon, d))
 
 
 def candidates(epsilon: float, d: int) -> list[Mechanism]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dither_protocol.errors import MechanismError, RegistryError
 from dither_protocol.labels import NAME, label_problem, normalize
-from dither_protocol.mechanisms import MAX_D, Mechanism, mechanism
+from dither_protocol.mechanisms import AUTO, MAX_D, Mechanism, mechanism
 from dither_protocol.registry.metric import BOOLEAN_LABELS, Metric
 from dither_protocol.windows import ONCE, PERIODS
 
@@ -145,7 +145,7 @@ def _domain(path: str, kind: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _mechanism(path: str, given: Mapping[str, Any], d: int) -> Mechanism:
     epsilon = positive(f"{path}.epsilon", required(path, given, "epsilon"))
-    name = text(f"{path}.mechanism", required(path, given, "mechanism"))
+    name = text(f"{path}.mechanism", given.get("mechanism", AUTO))
     try:
         return mechanism(name, epsilon, d)
     except MechanismError as error:

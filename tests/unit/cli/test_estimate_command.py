@@ -1,5 +1,6 @@
 """``dither estimate``: reports from a file, without any server."""
 
+import csv
 import json
 from datetime import date
 from pathlib import Path
@@ -91,9 +92,9 @@ def test_the_table_shows_everything_an_estimate_needs(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"metric": "nope"}, "no metric"),
-        ({"version": 2}, "another version"),
-        ({"params": "00000000"}, "another version"),
+        ({"metric": "nope"}, "no metric of this name and version"),
+        ({"version": 2}, "no metric of this name and version"),
+        ({"params": "00000000"}, "another meaning"),
         ({"window": "2026-13-01"}, "label"),
         ({"dimensions": {"os": "beos"}}, "os"),
         ({"data": "AA=="}, "base64url"),
@@ -124,3 +125,88 @@ def test_an_empty_file_and_a_bad_registry_are_errors(tmp_path: Path, registry: P
     assert "no reports" in _run(tmp_path, registry, []).output
     registry.write_text("schema = 2\nproject = 'p'\n")
     assert "schema" in _run(tmp_path, registry, []).output
+
+
+def _other_version(registry: Path, changes: dict[str, str]) -> Path:
+    text = REGISTRY_TOML
+    for old, new in ({"version = 1": "version = 2"} | changes).items():
+        assert old in text
+        text = text.replace(old, new)
+    path = registry.with_name("newer.toml")
+    path.write_text(text)
+    return path
+
+
+def _two_versions(tmp_path: Path, registry: Path, newer: Path, *options: str) -> Result:
+    metric = load_registry(newer).metric("color")
+    lines = [_report(registry, i % 3) for i in range(300)]
+    for i in range(100):
+        data = randomize(metric.mechanism, i % 2)
+        lines.append(_report(registry, 0, version=2, params=metric.params_hash, data=data))
+    return _run(tmp_path, registry, lines, "--registry", str(newer), *options)
+
+
+def test_versions_of_one_domain_are_combined_by_n_and_said_to_be(tmp_path: Path, registry: Path) -> None:
+    """Another mechanism and epsilon: each version stands for itself, then both together, weighted by n."""
+    newer = _other_version(registry, {"epsilon = 4.0": "epsilon = 2.0", '"oue"': '"grr"'})
+    result = _two_versions(tmp_path, registry, newer, "--json")
+    first, second, both = [json.loads(line) for line in result.output.splitlines()]
+    assert (first["version"], second["version"], both["versions"]) == (1, 2, [1, 2])
+    assert (both["status"], both["n"]) == ("combined", 400)
+    assert [(part["n"], part["mechanism"]) for part in both["parts"]] == [(300, "oue"), (100, "grr")]
+    for one, other, row in zip(first["values"], second["values"], both["values"], strict=True):
+        assert row["estimate"] == pytest.approx(0.75 * one["estimate"] + 0.25 * other["estimate"])
+        assert row["std_error"] ** 2 == pytest.approx(
+            (0.75 * one["std_error"]) ** 2 + (0.25 * other["std_error"]) ** 2
+        )
+        assert row["interval_method"] == "mover"
+    table = _two_versions(tmp_path, registry, newer).output
+    assert "v1 + v2" in table
+
+
+def test_versions_of_different_domains_stand_side_by_side(tmp_path: Path, registry: Path) -> None:
+    """A category more: two estimates, and no third."""
+    newer = _other_version(registry, {'"blue"]': '"blue", "violet"]'})
+    result = _two_versions(tmp_path, registry, newer, "--json")
+    documents = [json.loads(line) for line in result.output.splitlines()]
+    assert [document["version"] for document in documents] == [1, 2]
+
+
+def test_csv_has_one_row_per_value(tmp_path: Path, registry: Path) -> None:
+    """Columns have names, and a suppressed estimate has a row that says so."""
+    lines = [_report(registry, 0)] * 20 + [_report(registry, 1, "macos")] * 9
+    result = _run(tmp_path, registry, lines, "--by-dimensions", "--csv")
+    rows = list(csv.DictReader(result.output.splitlines()))
+    assert [row["value"] for row in rows] == ["red", "[bold]green", "blue", ""]
+    assert [row["status"] for row in rows] == ["open"] * 3 + ["suppressed"]
+    assert {row["n"] for row in rows} == {"20", "9"}
+    assert float(rows[0]["lower"]) <= float(rows[0]["estimate"]) <= float(rows[0]["upper"])
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_plot_is_a_file_of_its_kind(tmp_path: Path, registry: Path, suffix: str) -> None:
+    """One chart per estimate, the files numbered."""
+    lines = [_report(registry, 0)] * 20 + [_report(registry, 1, "macos")] * 15
+    result = _run(tmp_path, registry, lines, "--by-dimensions", "--plot", str(tmp_path / f"chart.{suffix}"))
+    assert result.exit_code == 0, result.output
+    for number in (1, 2):
+        head = (tmp_path / f"chart-{number}.{suffix}").read_bytes()[:200]
+        assert head.startswith(b"\x89PNG") if suffix == "png" else b"<?xml" in head
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("chart.gif", ".png or .svg"), ("missing/chart.png", "does not exist")]
+)
+def test_a_chart_that_cannot_be_written_is_refused_first(
+    tmp_path: Path, registry: Path, name: str, words: str
+) -> None:
+    """Before anything is counted."""
+    result = _run(tmp_path, registry, [_report(registry, 0)] * 20, "--plot", str(tmp_path / name))
+    assert result.exit_code == 1
+    assert words in result.output
+
+
+def test_nothing_to_draw_is_an_error(tmp_path: Path, registry: Path) -> None:
+    """Suppressed estimates make no chart."""
+    result = _run(tmp_path, registry, [_report(registry, 0)] * 3, "--plot", str(tmp_path / "chart.png"))
+    assert "nothing to draw" in result.output

@@ -1,0 +1,178 @@
+"""Planning: how exact an estimate will be before anybody has reported, and how many reports a margin takes.
+
+Everything is computed from the same intervals that will be published, at the count that is expected for the
+share: what the plan promises is what the operator will see. Beside it stands what central differential privacy
+would give for the same epsilon, where a trusted server adds the noise once.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import ndtri
+
+from dither_estimator.errors import EstimationError
+from dither_estimator.intervals import debiased, default_interval
+from dither_protocol import Mechanism
+
+SHARES: Final = (0.0, 0.01, 0.1)
+"""True shares at which a plan states its errors: absent, rare, common."""
+
+MAX_REPORTS: Final = 10**12
+DETECTION_POWER: Final = 0.9
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What n reports say about a value of one true share, target "population".
+
+    Attributes:
+        share: the true share.
+        std_error: of the estimate.
+        half_width: half the width of the published interval at the expected count.
+        central_std_error: of an estimate with central differential privacy at the same epsilon.
+    """
+
+    share: float
+    std_error: float
+    half_width: float
+    central_std_error: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect of one mechanism with n reports.
+
+    Attributes:
+        mechanism: the oracle; has epsilon, d, report_bits and counters.
+        n: number of reports.
+        level: of the intervals.
+        precision: one row per share.
+        detectable_share: the least share that is marked "present" nine times out of ten.
+    """
+
+    mechanism: Mechanism
+    n: int
+    level: float
+    precision: tuple[Precision, ...]
+    detectable_share: float
+
+
+def std_error(mechanism: Mechanism, n: float, share: float) -> float:
+    """Standard error of the estimate, target "population": sqrt(pi(1-pi)/n)/(p-q), pi = q + share (p-q)."""
+    pi = mechanism.q + share * mechanism.gap
+    return math.sqrt(pi * (1 - pi) / n) / mechanism.gap
+
+
+def half_width(mechanism: Mechanism, n: int, share: float, level: float) -> float:
+    """Half the width of the published interval, where the count is the expected one (rounded)."""
+    expected = round(n * (mechanism.q + share * mechanism.gap))
+    interval = debiased(mechanism, default_interval(np.array([expected]), n, level))
+    return float(interval.upper[0] - interval.lower[0]) / 2
+
+
+def central_std_error(epsilon: float, n: float, share: float) -> float:
+    """Standard error of a share with central differential privacy: sampling, and the Laplace mechanism's noise.
+
+    Dwork, McSherry, Nissim, Smith, TCC 2006. Neighbouring data sets replace one device's answer, as local
+    privacy does: that moves two counts of the histogram by one each, so the noise has scale 2/epsilon.
+    """
+    laplace_variance = 2 * (2 / epsilon) ** 2
+    return math.sqrt(share * (1 - share) / n + laplace_variance / n**2)
+
+
+def detectable_share(mechanism: Mechanism, n: int, level: float) -> float:
+    """The least share that n reports mark "present" with probability DETECTION_POWER; more than 1 where none is.
+
+    The mark asks for a count above what absence reaches with probability (1-level)/d. In the normal
+    approximation: q + f (p-q) - z_power sd(f) = q + z sd(0), solved for f by bisection.
+    """
+    noise = math.sqrt(mechanism.q * (1 - mechanism.q) / n) / mechanism.gap
+    threshold = -float(ndtri((1 - level) / mechanism.d)) * noise
+    z_power = float(ndtri(DETECTION_POWER))
+
+    def seen(share: float) -> bool:
+        pi = min(1.0, mechanism.q + share * mechanism.gap)
+        return share - z_power * math.sqrt(pi * (1 - pi) / n) / mechanism.gap >= threshold
+
+    low, high = 0.0, 1.0
+    while not seen(high):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return high
+
+
+def plan(mechanism: Mechanism, n: int, level: float = 0.95, shares: Sequence[float] = SHARES) -> Plan:
+    """What to expect of ``n`` reports.
+
+    Args:
+        mechanism: from `dither_protocol.mechanism`, ``auto`` included.
+        n: number of reports, 1 to MAX_REPORTS.
+        level: of the intervals, in (0, 1).
+        shares: true shares at which to state the errors, each in [0, 1].
+
+    Raises:
+        EstimationError: an argument is outside its range.
+    """
+    if type(n) is not int or not 1 <= n <= MAX_REPORTS:
+        raise EstimationError(f"n must be a whole number from 1 to {MAX_REPORTS}")
+    _check_shares(shares)
+    rows = tuple(
+        Precision(
+            share,
+            std_error(mechanism, n, share),
+            half_width(mechanism, n, share, level),
+            central_std_error(mechanism.epsilon, n, share),
+        )
+        for share in shares
+    )
+    return Plan(mechanism, n, level, rows, detectable_share(mechanism, n, level))
+
+
+def reports_for(mechanism: Mechanism, margin: float, share: float = 0.1, level: float = 0.95) -> int:
+    """How many reports it takes until the interval of a value of this share is at most +- ``margin``.
+
+    Args:
+        mechanism: the oracle.
+        margin: half width of the interval, in (0, 1).
+        share: true share of the value, in [0, 1].
+        level: of the interval, in (0, 1).
+
+    Raises:
+        EstimationError: an argument is outside its range, or even MAX_REPORTS reports are too few.
+    """
+    if not 0 < margin < 1:
+        raise EstimationError("the margin must be between 0 and 1, both excluded")
+    _check_shares([share])
+    if half_width(mechanism, MAX_REPORTS, share, level) > margin:
+        raise EstimationError(f"this margin takes more than {MAX_REPORTS:,} reports")
+    low, high = 0, 1
+    while half_width(mechanism, high, share, level) > margin:
+        low, high = high, 2 * high
+    while high - low > 1:  # the half width falls with n but for the rounding of the count
+        middle = (low + high) // 2
+        low, high = (low, middle) if half_width(mechanism, middle, share, level) <= margin else (middle, high)
+    return high
+
+
+def central_reports_for(epsilon: float, margin: float, share: float = 0.1, level: float = 0.95) -> int:
+    """The same for central differential privacy, by its normal interval."""
+    z = -float(ndtri((1 - level) / 2))
+    low, high = 0, 1
+    while z * central_std_error(epsilon, high, share) > margin:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (
+            (low, middle) if z * central_std_error(epsilon, middle, share) <= margin else (middle, high)
+        )
+    return high
+
+
+def _check_shares(shares: Sequence[float]) -> None:
+    if not all(0 <= share <= 1 for share in shares):
+        raise EstimationError("a share must be in [0, 1]")
