@@ -1,6 +1,7 @@
 """Charts as PNG or SVG files. matplotlib is imported when the first one is drawn: it takes half a second."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".png", ".svg")
 MAX_BARS: Final = 60
+
+_STYLES: Final = ("-", (0, (6, 2)), (2, (6, 2)), (4, (6, 2)), ":", "-.")
 
 
 class ChartError(DitherError):
@@ -41,8 +44,10 @@ def error_chart(path: Path, title: str, n: Sequence[int], lines: Mapping[str, Se
     """Standard error against the number of reports, a line per mechanism, both axes logarithmic."""
     check_file(path)
     figure, axes = _figure(8, 5)
-    for name, errors in lines.items():
-        axes.loglog(n, errors, label=name, linewidth=2.2 if name.endswith("(auto)") else 1.2)
+    best = min(errors[0] for errors in lines.values())
+    for (name, errors), style in zip(lines.items(), cycle(_STYLES)):  # many lines all but coincide
+        label = f"{name}, {errors[0] / best:.2f} times the best"
+        axes.loglog(n, errors, label=label, linestyle=style, linewidth=1.6)
     axes.set_xlabel("reports")
     axes.set_ylabel("standard error of a share")
     axes.set_title(title)

@@ -63,6 +63,18 @@ def test_a_retry_changes_nothing_but_the_duplicate_count(client, store):
     }
 
 
+def test_a_retry_is_accounted_for_in_every_bucket(client, store):
+    """A batch about several metrics is a duplicate under each of them."""
+    document = batch(
+        report(), report(data=5), report("first_use"), report("browser"), report("browser"), batch_id=ID
+    )
+    _post(client, document)
+    _post(client, document)
+    assert _outcome(store)["duplicate"] == "2"
+    assert _outcome(store, "first_use", "once") == {"received": "2", "accepted": "1", "duplicate": "1"}
+    assert _outcome(store, "browser") == {"received": "4", "accepted": "2", "duplicate": "2"}
+
+
 def test_a_late_retry_is_a_duplicate_under_the_bucket_of_now(client, store, clock):
     """A retry whose window has closed meanwhile is still recognised, and its accounts still add up."""
     document = batch(report(), until=TODAY + timedelta(days=9), batch_id=ID)

@@ -40,6 +40,12 @@ def test_what_was_no_request_is_not_quoted(style):
 
 
 @pytest.mark.parametrize("style", [HumanFormatter, JsonFormatter])
+def test_an_address_in_any_message_is_masked(style):
+    """A message of any library loses the addresses in it, also those among its arguments."""
+    assert "192.0.2.7" not in style().format(_record("%s closed the connection", ("192.0.2.7", 80)))
+
+
+@pytest.mark.parametrize("style", [HumanFormatter, JsonFormatter])
 def test_the_own_address_stays(style):
     """The line that says where the server listens keeps its address."""
     assert "http://127.0.0.1:8787" in style().format(
