@@ -73,7 +73,7 @@ class GroupCommit(Generic[Call, Result]):
         with self._lock:
             successor = self._waiting[0] if self._waiting else None
             self._led = successor is not None
-        if successor is not None and False:
+        if successor is not None:
             successor.turn.release()
         for ticket in group[1:]:
             ticket.turn.release()

@@ -61,9 +61,8 @@ def _read(given: Request) -> bytes:
         raw = given.get_data(cache=False)
     except HTTPException:
         raise
-    except (
-        Exception
-    ):  # a broken chunk or trailer: what the web server raises here has no better base in common
+    except Exception:
+        # a broken chunk or trailer: what the web server raises here has no better base in common
         raise BatchError(BatchProblem.MALFORMED_BODY, "body", "is not sent as HTTP says") from None
     if len(raw) > MAX_BODY_BYTES:
         raise Problem("body-too-large", f"at most {MAX_BODY_BYTES} bytes are read", "body")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, chdtri, ndtri
+from scipy.special import bdtr, bdtrc, chdtri, ndtri, stdtrit
 
-from dither_protocol import Mechanism
+from support.exact_draws import draw_counters as draw_counters  # one place for what a test of a law needs
 
 FALSE_ALARM = 1e-6
 """Chance that a right program fails one test. With some hundred tests, run a thousand times a year, one false
@@ -25,9 +25,12 @@ RARE_EVENTS = 2_500
 a limit of about 7 (chi-square, a million to one, 15 degrees of freedom) by more than any false alarm reaches."""
 
 
-def sample_size(rarest: float) -> int:
-    """Number of draws at which an event of this probability is expected RARE_EVENTS times."""
-    return math.ceil(RARE_EVENTS / rarest)
+def sample_size(rarest: float, categories: int = 1) -> int:
+    """Number of draws at which an event of this probability is expected RARE_EVENTS times.
+
+    Twice as often where a chi-square test has 16 categories or more, and so on: its limit grows with them.
+    """
+    return math.ceil(RARE_EVENTS / rarest) * (1 + categories // 17)
 
 
 def shifted(probability: float, shift: float) -> float:
@@ -60,28 +63,15 @@ def mean_is(sample: NDArray[np.float64], expected: float, cases: int = 1) -> boo
     return abs(float(sample.mean()) - expected) <= limit
 
 
-def draw_counters(
-    mechanism: Mechanism, holders: NDArray[np.int64], noise: np.random.Generator
-) -> NDArray[np.int64]:
-    """Counters of direct and unary mechanisms in one round, drawn from their exact law.
+def mean_of_few_is(sample: NDArray[np.float64], expected: float) -> bool:
+    """`mean_is` for some dozen draws that are nearly normal: Student's limit, by the draws' own spread."""
+    return abs(float(sample.mean()) - expected) <= limit_of_few(sample)
 
-    Args:
-        mechanism: one of rr, grr, sue, oue.
-        holders: how many devices hold each value, shape (repetitions, d).
-        noise: source of randomness.
 
-    Returns:
-        Counters of the same shape.
-    """
-    p, q, d = mechanism.p, mechanism.q, mechanism.d
-    if mechanism.name in ("sue", "oue"):
-        others = holders.sum(axis=1, keepdims=True) - holders
-        ones: NDArray[np.int64] = noise.binomial(holders, p) + noise.binomial(others, q)
-        return ones
-    counters = np.zeros_like(holders)
-    for v in range(d):
-        counters += noise.multinomial(holders[:, v], [p if w == v else q for w in range(d)])
-    return counters
+def limit_of_few(sample: NDArray[np.float64]) -> float:
+    """How far the mean of some dozen nearly normal draws may lie from what is expected."""
+    spread = float(sample.std(ddof=1)) / math.sqrt(sample.size)
+    return -float(stdtrit(sample.size - 1, FALSE_ALARM / 2)) * spread
 
 
 def bit_rows(packed: Sequence[bytes], d: int) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import pytest
 
 from dither_server.group_commit import GroupCommit
 
-HANG_LIMIT_S = 60
+HANG_LIMIT_S = 20
 
 
 class _Gate:
@@ -33,7 +33,7 @@ def _threads(commit, calls):
         except BaseException as error:
             found[call] = error
 
-    threads = [threading.Thread(target=submit, args=(call,)) for call in calls]
+    threads = [threading.Thread(target=submit, args=(call,), daemon=True) for call in calls]
     return found, threads
 
 
@@ -116,7 +116,7 @@ def test_many_threads_each_get_their_own_result():
     def work(start):
         wrong.extend(n for n in range(start, start + 500) if commit.submit(n) != n * 10)
 
-    threads = [threading.Thread(target=work, args=(start * 1_000,)) for start in range(8)]
+    threads = [threading.Thread(target=work, args=(start * 1_000,), daemon=True) for start in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
