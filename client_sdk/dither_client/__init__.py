@@ -4,25 +4,52 @@ Names are loaded when they are first used: importing this package costs an app n
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # `typing` alone would cost as much as all the rest of this import
 if TYPE_CHECKING:
+    from typing import Any
+
     from dither_client.client import Client
-    from dither_client.results import FlushResult, RecordResult, RecordStatus
+    from dither_client.default import flush, init, record, shutdown
+    from dither_client.errors import BudgetExhaustedError, NotConsentedError, StateError, StrictError
+    from dither_client.ledger import MetricSpending, PrivacyLedger
+    from dither_client.paths import default_state_dir
+    from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
     from dither_client.sampling import randomize
 
-_HOME_OF = {
-    "Client": "dither_client.client",
-    "FlushResult": "dither_client.results",
-    "RecordResult": "dither_client.results",
-    "RecordStatus": "dither_client.results",
-    "randomize": "dither_client.sampling",
+_HOMES = {
+    "dither_client.client": ("Client",),
+    "dither_client.default": ("flush", "init", "record", "shutdown"),
+    "dither_client.errors": ("BudgetExhaustedError", "NotConsentedError", "StateError", "StrictError"),
+    "dither_client.ledger": ("MetricSpending", "PrivacyLedger"),
+    "dither_client.paths": ("default_state_dir",),
+    "dither_client.results": ("FlushResult", "Pending", "RecordResult", "RecordStatus"),
+    "dither_client.sampling": ("randomize",),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["Client", "FlushResult", "RecordResult", "RecordStatus", "randomize"]
+__all__ = [
+    "BudgetExhaustedError",
+    "Client",
+    "FlushResult",
+    "MetricSpending",
+    "NotConsentedError",
+    "Pending",
+    "PrivacyLedger",
+    "RecordResult",
+    "RecordStatus",
+    "StateError",
+    "StrictError",
+    "default_state_dir",
+    "flush",
+    "init",
+    "randomize",
+    "record",
+    "shutdown",
+]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'dither_client' has no attribute '{name}'")

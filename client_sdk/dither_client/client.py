@@ -1,5 +1,9 @@
 """The client: what an app holds. `record()` randomises an answer on the spot and forgets it."""
 
+import logging
+import os
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -7,33 +11,54 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from dither_client import ledger, outbox
-from dither_client.ledger import Charge, Limits
-from dither_client.results import FlushResult, RecordResult, RecordStatus
+from dither_client import consent as consents
+from dither_client import ledger, lifecycle, outbox
+from dither_client.errors import (
+    BudgetExhaustedError,
+    NotConsentedError,
+    StateBrokenError,
+    StateBusyError,
+    StateError,
+)
+from dither_client.explain import explain
+from dither_client.ledger import Charge, Limits, PrivacyLedger
+from dither_client.owners import Owner
+from dither_client.registry_source import RegistrySource, read_registry, remember_in_use
+from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
 from dither_client.sampling import randomize
 from dither_client.sender import Sender
+from dither_client.settings import check_key, check_limits, check_numbers
 from dither_client.state import State
 from dither_client.transport import HttpTransport, Transport, check_endpoint
-from dither_protocol.registry import Registry, load_registry, registry_from_document
-from dither_protocol.registry.metric import Metric
+from dither_client.warner import Warner
+from dither_protocol.errors import UnknownMetricError
+from dither_protocol.mechanisms import Data
+from dither_protocol.registry import Registry
+from dither_protocol.registry.metric import Dimensions, Metric
 from dither_protocol.windows import Window, last_accepted_date
 from dither_protocol.wire import Report, encode_report
 
 DEFAULT_MAX_EPSILON: Final = 8.0
-DEFAULT_FLUSH_INTERVAL_S: Final = 30.0
-DEFAULT_SHUTDOWN_TIMEOUT_S: Final = 2.0
+DEFAULT_DELAY_S: Final = 300.0
+DEFAULT_EXIT_TIMEOUT_S: Final = 2.0
+DEFAULT_MAX_QUEUE_REPORTS: Final = 10_000
+DEFAULT_MAX_QUEUE_BYTES: Final = 16 << 20
+
+_CONSENT_PATIENCE_S: Final = 5.0
+
+_log = logging.getLogger("dither_client")
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _read_registry(registry: Registry | Mapping[str, Any] | str | Path) -> Registry:
-    if isinstance(registry, Registry):
-        return registry
-    if isinstance(registry, str | Path):
-        return load_registry(registry)
-    return registry_from_document(registry)
+class _RefusedError(Exception):
+    """Rolls the transaction of an answer back."""
+
+    def __init__(self, result: RecordResult) -> None:
+        super().__init__()
+        self.result = result
 
 
 class Client:
@@ -41,60 +66,115 @@ class Client:
 
     Args:
         endpoint: base URL of the server; https, or plain http to a loopback address.
-        registry: the app's metrics: a Registry, its JSON form, or the path of a TOML file.
+        registry: the app's metrics: a Registry, its JSON form, or the path of a TOML file. None: the server's.
         ingest_key: the app's key for the server.
-        state_dir: folder for ledger and queue. None keeps both in memory: an exit loses what was not sent,
-            and every start is a new device with a new budget.
+        state_dir: folder for ledger and queue, which several processes may share. None keeps both in memory: an
+            exit loses what was not sent, and every start is a new device with a new budget.
         max_epsilon: no metric with a larger epsilon is answered, whatever a registry says (invariant P6).
         max_epsilon_per_day: limit on the sum of epsilons of one UTC day, beside the registry's own.
         max_epsilon_lifetime: limit on the sum of epsilons of this state directory, beside the registry's own.
-        flush_interval_s: pause between two deliveries.
-        shutdown_timeout_s: how long `shutdown` and the end of a `with` block may take.
+        consent: what counts as the decision of a person who has not made one; by default no if the environment
+            has ``DO_NOT_TRACK=1``, else yes. What the person decided goes before it.
+        enabled: False switches everything off; by default on unless the environment has ``DITHER_DISABLED=1``.
+        fetch_registry: ask the server for its registry in the background; by default only without one of the app.
+        strict: raise for an exhausted budget and a missing consent as well.
+        delay_s: reports leave at a random time up to this after the first of them was recorded, so that their
+            arrival does not date the event; 0 to 3,600.
+        unlinkable: each report leaves alone, at its own random time and on a fresh connection.
+        exit_timeout_s: how long `shutdown`, the end of a `with` block and the exit of the process may take.
+        max_queue_reports: how many reports wait at most; more are dropped before they are charged.
+        max_queue_bytes: the same in bytes.
         transport: replaces HTTP, for tests.
         clock: gives the time as an aware datetime, for tests.
 
     Raises:
-        ValueError: a bad endpoint, key or limit.
+        ValueError: a bad endpoint, key or number.
         RegistryError: the registry breaks a rule.
-        OSError: the registry file or the state directory cannot be used.
+        OSError: the registry file cannot be read.
     """
 
     def __init__(
         self,
         endpoint: str,
-        registry: Registry | Mapping[str, Any] | str | Path,
+        registry: Registry | Mapping[str, Any] | str | Path | None = None,
         *,
         ingest_key: str,
         state_dir: str | Path | None = None,
         max_epsilon: float = DEFAULT_MAX_EPSILON,
         max_epsilon_per_day: float | None = None,
         max_epsilon_lifetime: float | None = None,
-        flush_interval_s: float = DEFAULT_FLUSH_INTERVAL_S,
-        shutdown_timeout_s: float = DEFAULT_SHUTDOWN_TIMEOUT_S,
+        consent: bool | None = None,
+        enabled: bool | None = None,
+        fetch_registry: bool | None = None,
+        strict: bool = False,
+        delay_s: float = DEFAULT_DELAY_S,
+        unlinkable: bool = False,
+        exit_timeout_s: float = DEFAULT_EXIT_TIMEOUT_S,
+        max_queue_reports: int = DEFAULT_MAX_QUEUE_REPORTS,
+        max_queue_bytes: int = DEFAULT_MAX_QUEUE_BYTES,
         transport: Transport | None = None,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         check_endpoint(endpoint)
-        _check_key(ingest_key)
-        _check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime)
-        self._registry = _read_registry(registry)
+        check_key(ingest_key)
+        check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime)
+        check_numbers(delay_s, exit_timeout_s, max_queue_reports, max_queue_bytes)
+        bundled = None if registry is None else read_registry(registry)
+        self.exit_timeout_s = exit_timeout_s
+        self._standing = consents.standing(enabled, consent, os.environ)
         self._max_epsilon = max_epsilon
-        self._limits = Limits(
-            per_day=ledger.strictest(max_epsilon_per_day, self._registry.privacy.max_epsilon_per_day),
-            lifetime=ledger.strictest(max_epsilon_lifetime, self._registry.privacy.max_epsilon_lifetime),
-        )
+        self._app_limits = (max_epsilon_per_day, max_epsilon_lifetime)
+        self._strict = strict
+        self._queue_limits = (max_queue_reports, max_queue_bytes)
         self._clock = clock
-        self._shutdown_timeout_s = shutdown_timeout_s
-        self._state = State(Path(state_dir) if state_dir is not None else None)
+        self._broken = ""
+        self._closed = False
+        self._withdrawn = False
+        self._counts: Counter[str] = Counter()
+        self._count_lock = threading.RLock()
+        self._warner = Warner()
+        self._folder = Path(state_dir) if state_dir is not None else None
+        self._state = State(self._folder)
+        self._owner = Owner(self._folder)
+        fetch = (registry is None if fetch_registry is None else fetch_registry) and self._standing.enabled
+        self._source = RegistrySource(bundled, self._state, fetch=fetch)
         self._sender = Sender(
             self._state,
-            transport or HttpTransport(endpoint, ingest_key),
-            lambda: self._clock().astimezone(UTC).date(),
-            flush_interval_s,
+            self._owner,
+            transport or HttpTransport(endpoint, ingest_key, fresh_connections=unlinkable),
+            self._source,
+            clock=clock,
+            delay_s=delay_s,
+            unlinkable=unlinkable,
+            may_send=self._may_send,
         )
-        self._closed = False
-        if self._sender.pending_reports():  # an earlier run left something
-            self._sender.start()
+        lifecycle.watch(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Send what an earlier run left, and ask for the registry, where either is due."""
+        if not self._standing.enabled:
+            return
+        if self._folder is None:
+            _log.info(
+                "no state_dir: an exit loses unsent answers, and every start is a new device and budget"
+            )
+        try:
+            if self._folder is not None:
+                with self._state.transaction() as connection:
+                    if self._source.current is not None:
+                        remember_in_use(connection, self._source.current)
+                    self._owner.adopt(connection)
+                if self._sender.pending_reports():
+                    self._sender.wake()
+        except StateBrokenError as error:
+            self._disable(error)
+        except StateError:
+            pass  # busy: the first record() sees to it
+        if self._source.next_fetch_at is not None and not self._broken:
+            self._sender.wake()
+
+    # Answering
 
     def record(
         self, metric: str, value: bool | str, dimensions: Mapping[str, str] | None = None
@@ -112,8 +192,34 @@ class Client:
         Raises:
             UnknownMetricError, ValueTypeError, ValueDomainError, DimensionError: the app asks for something
                 that its registry does not have.
+            BudgetExhaustedError, NotConsentedError: with ``strict=True``.
         """
-        definition = self._registry.metric(metric)
+        result = self._off() or self._record(metric, value, dimensions)
+        name = str(result.status) + (f":{result.reason}" if result.reason else "")
+        with self._count_lock:
+            self._counts[name] += 1
+        if result.status is RecordStatus.DROPPED:
+            self._warner.warn(name, "answers are dropped (%s)", result.reason)
+        if self._strict and result.status is RecordStatus.BUDGET_EXHAUSTED:
+            raise BudgetExhaustedError("the limits on epsilon allow no further report")
+        if self._strict and result.status is RecordStatus.NOT_CONSENTED:
+            raise NotConsentedError("the person at the device has not agreed")
+        return result
+
+    def _off(self) -> RecordResult | None:
+        if self._closed:
+            return RecordResult(RecordStatus.DROPPED, "shut_down")
+        if not self._standing.enabled:
+            return RecordResult(RecordStatus.DISABLED, "switched_off")
+        if self._broken:
+            return RecordResult(RecordStatus.DISABLED, "state")
+        return None
+
+    def _record(self, metric: str, value: object, dimensions: Mapping[str, str] | None) -> RecordResult:
+        registry = self._source.current
+        if registry is None:
+            return RecordResult(RecordStatus.DROPPED, "no_registry")
+        definition = registry.metric(metric)
         index = definition.index_of(value)
         canonical = definition.check_dimensions(dimensions)
         now = self._clock()
@@ -121,77 +227,202 @@ class Client:
         reason = self._refusal(definition, window, now)
         if reason:
             return RecordResult(RecordStatus.DROPPED, reason)
-        item = Charge(
-            definition.name,
-            definition.version,
-            window.label,
-            repr(canonical),
-            ledger.nano_charge(definition.epsilon),
-        )
-        with self._state.transaction() as connection:
-            status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits)
-            if status is RecordStatus.QUEUED:
-                report = Report(
-                    metric=definition.name,
-                    version=definition.version,
-                    params=definition.params_hash,
-                    window=window.label,
-                    dimensions=dict(canonical),
-                    data=randomize(definition.mechanism, index),
-                )
-                last_date = last_accepted_date(window, definition.late_days)
-                outbox.add(connection, definition.period, last_date, encode_report(report))
-        if status is RecordStatus.QUEUED:
-            self._sender.start()
-        return RecordResult(status)
+        try:
+            return self._commit(definition, index, canonical, window, now)
+        except StateBrokenError as error:
+            self._disable(error)
+            return RecordResult(RecordStatus.DISABLED, "state")
+        except StateError as error:
+            return RecordResult(RecordStatus.DROPPED, error.reason)
 
     def _refusal(self, metric: Metric, window: Window, now: datetime) -> str:
-        if self._closed:
-            return "shut_down"
         if metric.epsilon > self._max_epsilon:
             return "epsilon_above_limit"
         if metric.expired(window) or now >= window.end:
             return "metric_expired"
         return ""
 
+    def _commit(
+        self, metric: Metric, index: int, dimensions: Dimensions, window: Window, now: datetime
+    ) -> RecordResult:
+        """Consent, charge, randomise, queue: one transaction (invariant P2)."""
+        item = Charge(
+            metric.name, metric.version, window.label, repr(dimensions), ledger.nano_charge(metric.epsilon)
+        )
+        due_at = self._sender.due_at()
+        try:
+            with self._state.transaction() as connection:
+                if self._withdrawn or not consents.given(connection, self._standing.consent):
+                    raise _RefusedError(RecordResult(RecordStatus.NOT_CONSENTED))
+                status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits())
+                if status is not RecordStatus.QUEUED:
+                    raise _RefusedError(RecordResult(status))
+                report = outbox.OpenReport(
+                    owner=self._owner.token,
+                    due_at=due_at,
+                    period=metric.period,
+                    last_date=last_accepted_date(window, metric.late_days),
+                    body=self._encode(metric, window, dimensions, self._randomized(metric, index)),
+                )
+                if not outbox.add(connection, report, *self._queue_limits):
+                    raise _RefusedError(RecordResult(RecordStatus.DROPPED, "queue_full"))
+        except _RefusedError as refused:
+            return refused.result
+        self._sender.expect(due_at)
+        return RecordResult(RecordStatus.QUEUED)
+
+    def _randomized(self, metric: Metric, index: int) -> Data:
+        return randomize(metric.mechanism, index)
+
+    def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
+        return encode_report(
+            Report(
+                metric=metric.name,
+                version=metric.version,
+                params=metric.params_hash,
+                window=window.label,
+                dimensions=dict(dimensions),
+                data=data,
+            )
+        )
+
+    def _limits(self) -> Limits:
+        registry = self._source.current
+        privacy = registry.privacy if registry is not None else None
+        per_day, lifetime = self._app_limits
+        return Limits(
+            per_day=ledger.strictest(per_day, privacy.max_epsilon_per_day if privacy else None),
+            lifetime=ledger.strictest(lifetime, privacy.max_epsilon_lifetime if privacy else None),
+        )
+
+    def _disable(self, error: StateError) -> None:
+        """A state that cannot be used never harms the app: the SDK switches itself off, and says so once."""
+        if not self._broken:
+            self._broken = str(error)
+            _log.warning("the SDK switches itself off: %s", error)
+
+    # Delivering
+
     def flush(self, timeout: float = 5.0) -> FlushResult:
-        """Send what is queued now and wait for it.
+        """Send what is queued now, without its random delay, and wait for it.
 
         Args:
             timeout: longest wait, seconds.
 
         Returns:
-            What happened meanwhile. Reports that could not be sent stay queued.
+            What happened meanwhile. Reports that could not be sent stay queued; while the back-off after a failure
+            runs longer than the timeout, the call returns at once.
         """
-        if self._closed:
+        if self._off():
             return FlushResult(0, 0, 0, 0, 0, timed_out=False)
         return self._sender.flush(timeout)
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Flush, stop the sender and close the state. Idempotent; afterwards `record` drops.
+        """Wait for what is being delivered, then stop. Idempotent; afterwards `record` drops.
+
+        With a state directory only what is due is waited for, the rest leaves in a later run; without one
+        everything is flushed.
 
         Args:
-            timeout: longest wait, seconds; by default ``shutdown_timeout_s``.
+            timeout: longest wait, seconds; by default ``exit_timeout_s``.
 
         Returns:
-            Whether everything was delivered.
+            Whether nothing is left on the device.
         """
         if self._closed:
             return True
-        limit_s = self._shutdown_timeout_s if timeout is None else timeout
-        result = self.flush(limit_s)
+        limit_s = self.exit_timeout_s if timeout is None else timeout
+        deadline = time.monotonic() + limit_s
+        self._sender.finish(limit_s)
+        left = self.pending_reports()
         self._closed = True
-        if self._sender.stop(timeout_s=limit_s if not result.timed_out else 0.0):
+        if self._sender.join(max(0.05, deadline - time.monotonic())):
+            self._owner.release()
             self._state.close()
-        return not result.pending
+        return left == 0
+
+    def finish_at_exit(self, timeout_s: float) -> None:
+        """Called at the end of the process; see `dither_client.lifecycle`."""
+        if not self._closed:
+            self._sender.finish(timeout_s)
+
+    def renew_in_child(self) -> None:
+        """Called in a forked child; see `dither_client.lifecycle`."""
+        self._count_lock = threading.RLock()
+        self._counts = Counter()
+        self._state.forget_parent()
+        self._owner = Owner(self._folder)
+        self._sender.after_fork(self._owner)
+
+    def _may_send(self) -> bool:
+        if self._withdrawn or not self._standing.enabled:
+            return False
+        with self._state.transaction() as connection:
+            return consents.given(connection, self._standing.consent)
+
+    # For the person at the device
+
+    def set_consent(self, agrees: bool) -> None:
+        """Keep the person's decision. A no stops all sending and erases the queue; the ledger stays (P8).
+
+        Raises:
+            StateError: it could not be written. This process sends nothing more all the same.
+        """
+        self._withdrawn = not agrees
+        deadline = time.monotonic() + _CONSENT_PATIENCE_S
+        while True:
+            try:
+                with self._state.transaction(durable=True) as connection:
+                    consents.decide(connection, agrees)
+                return
+            except StateBusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def pending(self) -> Pending:
+        """Exactly what is going to leave the device, of all processes that share the state.
+
+        Raises:
+            StateError: the state cannot be read now.
+        """
+        with self._state.transaction() as connection:
+            return Pending(*outbox.contents(connection))
 
     def pending_reports(self) -> int:
-        """How many reports are on the device and not delivered yet."""
-        return 0 if self._closed else self._sender.pending_reports()
+        """How many reports of this process are on the device and not delivered yet."""
+        return 0 if self._off() else self._sender.pending_reports()
+
+    def privacy_ledger(self) -> PrivacyLedger:
+        """What this device has spent, per metric, window, day and life, and what is left.
+
+        Raises:
+            StateError: the state cannot be read now.
+        """
+        with self._state.transaction() as connection:
+            return ledger.summary(connection, self._clock().astimezone(UTC).date(), self._limits())
+
+    def explain(self, metric: str) -> str:
+        """One metric in plain words: what is asked, how often the answer is a lie, what can be learnt.
+
+        Raises:
+            UnknownMetricError: there is no registry yet, or no metric of this name in it.
+        """
+        registry = self._source.current
+        if registry is None:
+            raise UnknownMetricError("there is no registry yet")
+        return explain(registry.metric(metric))
 
     def stats(self) -> dict[str, int]:
-        """Reports by what became of them: sent, duplicate, rejected, ``dropped:<reason>``, ``retry:<reason>``."""
-        return dict(Counter(self._sender.totals))
+        """Counts since the start, for the app's own use.
+
+        Answers by status (``queued``, ``dropped:queue_full``, ...), and reports by what became of them:
+        ``sent``, ``duplicate``, ``rejected``, ``dropped:<reason>``, and tries by ``retry:<reason>``.
+        """
+        with self._count_lock:
+            counts = Counter(self._counts)
+        counts.update(self._sender.totals)
+        return dict(counts)
 
     def __enter__(self) -> Self:
         return self
@@ -205,17 +436,6 @@ class Client:
         self.shutdown()
 
     def __repr__(self) -> str:
-        return f"<Client project={self._registry.project!r} metrics={len(self._registry.metrics)}>"
-
-
-def _check_key(ingest_key: str) -> None:
-    if not isinstance(ingest_key, str) or not ingest_key.isascii() or not ingest_key.isprintable():
-        raise ValueError("the ingest key must be printable ASCII")
-    if not ingest_key or " " in ingest_key:
-        raise ValueError("the ingest key must be one word")
-
-
-def _check_limits(*limits: float | None) -> None:
-    for limit in limits:
-        if limit is not None and (type(limit) not in (int, float) or not 0 < limit < float("inf")):
-            raise ValueError("a limit on epsilon must be a finite number above 0")
+        registry = self._source.current
+        project = registry.project if registry is not None else None
+        return f"<Client project={project!r} state={'memory' if self._folder is None else 'disk'}>"

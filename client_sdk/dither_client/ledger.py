@@ -5,14 +5,16 @@ charged and down when they are limits, so that sums are exact and never flatter.
 """
 
 import sqlite3
+from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Final, NamedTuple
 
 from dither_client.results import RecordStatus
+from dither_client.state import add_to_total, read_total
 
-_NANO: Final = Decimal(10) ** 9
-_LIFETIME: Final = "lifetime"
+NANO: Final = 10**9
+LIFETIME: Final = "lifetime"
 
 
 class Limits(NamedTuple):
@@ -32,9 +34,45 @@ class Charge(NamedTuple):
     nano_epsilon: int
 
 
+@dataclass(frozen=True)
+class MetricSpending:
+    """What one metric has cost this device.
+
+    Attributes:
+        metric: its name.
+        epsilon: sum over all its reports.
+        reports: how many.
+        windows: epsilon by window label, the latest ones last.
+    """
+
+    metric: str
+    epsilon: float
+    reports: int
+    windows: dict[str, float]
+
+
+@dataclass(frozen=True)
+class PrivacyLedger:
+    """What this device has spent, and what is left. Plain sums of epsilons.
+
+    Attributes:
+        spent_today: on the current UTC day.
+        spent_lifetime: since the state directory was created.
+        left_today: until the daily limit; None where there is none.
+        left_lifetime: until the limit for life; None where there is none.
+        metrics: by name.
+    """
+
+    spent_today: float
+    spent_lifetime: float
+    left_today: float | None
+    left_lifetime: float | None
+    metrics: dict[str, MetricSpending]
+
+
 def nano_charge(epsilon: float) -> int:
     """An epsilon to be charged, in nano-epsilon, rounded up."""
-    return int((Decimal(repr(epsilon)) * _NANO).to_integral_value(rounding=ROUND_CEILING))
+    return int((Decimal(repr(epsilon)) * NANO).to_integral_value(rounding=ROUND_CEILING))
 
 
 def strictest(*limits: float | None) -> int | None:
@@ -42,35 +80,52 @@ def strictest(*limits: float | None) -> int | None:
     known = [limit for limit in limits if limit is not None]
     if not known:
         return None
-    return int((Decimal(repr(min(known))) * _NANO).to_integral_value(rounding=ROUND_FLOOR))
+    return int((Decimal(repr(min(known))) * NANO).to_integral_value(rounding=ROUND_FLOOR))
 
 
 def charge(connection: sqlite3.Connection, item: Charge, today: date, limits: Limits) -> RecordStatus:
-    """Book one report inside the caller's transaction, or refuse it and change nothing.
+    """Book one report inside the caller's transaction.
 
     Returns:
-        QUEUED when booked, ALREADY_REPORTED or BUDGET_EXHAUSTED when refused.
+        QUEUED when booked. On ALREADY_REPORTED or BUDGET_EXHAUSTED the caller must roll back: a part of the
+        booking may stand.
     """
-    key = item[:4]
-    if connection.execute(
-        "SELECT 1 FROM charges WHERE metric = ? AND version = ? AND window = ? AND dimensions = ?", key
-    ).fetchone():
+    added = connection.execute("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", item)
+    if not added.rowcount:
         return RecordStatus.ALREADY_REPORTED
-    scopes = ((today.isoformat(), limits.per_day), (_LIFETIME, limits.lifetime))
-    for scope, limit in scopes:
-        if limit is not None and spent(connection, scope) + item.nano_epsilon > limit:
+    for scope, limit in ((today.isoformat(), limits.per_day), (LIFETIME, limits.lifetime)):
+        add_to_total(connection, scope, item.nano_epsilon)
+        if limit is not None and read_total(connection, scope) > limit:
             return RecordStatus.BUDGET_EXHAUSTED
-    connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", item)
-    for scope, _ in scopes:
-        connection.execute(
-            "INSERT INTO spent VALUES (?, ?)"
-            " ON CONFLICT (scope) DO UPDATE SET nano_epsilon = nano_epsilon + excluded.nano_epsilon",
-            (scope, item.nano_epsilon),
-        )
     return RecordStatus.QUEUED
 
 
-def spent(connection: sqlite3.Connection, scope: str = _LIFETIME) -> int:
+def spent(connection: sqlite3.Connection, scope: str = LIFETIME) -> int:
     """What was spent so far: for life, or on the UTC day ``scope`` (ISO text). In nano-epsilon."""
-    row = connection.execute("SELECT nano_epsilon FROM spent WHERE scope = ?", (scope,)).fetchone()
-    return int(row[0]) if row else 0
+    return read_total(connection, scope)
+
+
+def summary(connection: sqlite3.Connection, today: date, limits: Limits) -> PrivacyLedger:
+    """The whole ledger, for people."""
+    windows: dict[str, dict[str, int]] = {}
+    reports: dict[str, int] = {}
+    rows = connection.execute(
+        "SELECT metric, window, sum(nano_epsilon), count(*) FROM charges"
+        " GROUP BY metric, window ORDER BY metric, window"
+    )
+    for metric, window, nano, count in rows:
+        windows.setdefault(metric, {})[window] = nano
+        reports[metric] = reports.get(metric, 0) + count
+    day, life = spent(connection, today.isoformat()), spent(connection)
+    return PrivacyLedger(
+        spent_today=day / NANO,
+        spent_lifetime=life / NANO,
+        left_today=None if limits.per_day is None else max(0, limits.per_day - day) / NANO,
+        left_lifetime=None if limits.lifetime is None else max(0, limits.lifetime - life) / NANO,
+        metrics={
+            metric: MetricSpending(
+                metric, sum(by.values()) / NANO, reports[metric], {w: nano / NANO for w, nano in by.items()}
+            )
+            for metric, by in windows.items()
+        },
+    )

@@ -2,16 +2,24 @@
 
 A report enters in the transaction of its charge and is never randomised again (invariant P3). A sealed batch
 is stored as the very bytes that go out, so every try sends the same.
+
+Times are seconds since the epoch by the device's clock. A time further ahead than any delay of ours can only come
+from a clock that was set back since, and counts as reached.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import date
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from dither_client.state import add_to_total, read_total
 from dither_protocol.windows import batch_until
-from dither_protocol.wire import MAX_BODY_BYTES, MAX_REPORTS, encode_batch, new_batch_id
+from dither_protocol.wire import MAX_BODY_BYTES, MAX_REPORTS, encode_batch, new_batch_id, split_batch
+
+QUEUED_REPORTS: Final = "queued reports"
+QUEUED_BYTES: Final = "queued bytes"
+FAR_AHEAD_S: Final = 2 * 3600.0
 
 _HEAD_ROOM_BYTES = 200  # the batch's own keys, and a little
 
@@ -23,33 +31,60 @@ class Batch(NamedTuple):
         batch_id: 16 random bytes.
         until: last UTC date on which it is accepted.
         reports: how many are inside.
+        in_doubt: whether an earlier try ended without an answer, so that the server may have it.
         body: the bytes that every try sends.
     """
 
     batch_id: bytes
     until: date
     reports: int
+    in_doubt: bool
     body: bytes
 
 
-def add(connection: sqlite3.Connection, period: str, last_date: date | None, body: str) -> None:
+class OpenReport(NamedTuple):
+    """A report before it is sealed."""
+
+    owner: str
+    due_at: float
+    period: str
+    last_date: date | None
+    body: str
+
+
+def add(connection: sqlite3.Connection, report: OpenReport, max_reports: int, max_bytes: int) -> bool:
     """Queue one encoded report inside the caller's transaction.
 
     Args:
         connection: inside the transaction of the report's charge.
-        period: of its metric; different periods never share a batch.
-        last_date: last day on which its window takes reports; None for `once`.
-        body: the report as JSON text.
+        report: what to queue.
+        max_reports: how many reports the whole queue may hold.
+        max_bytes: how many bytes of reports the whole queue may hold.
+
+    Returns:
+        False where the queue is full; the caller must roll back then.
     """
+    for scope, amount, limit in (
+        (QUEUED_REPORTS, 1, max_reports),
+        (QUEUED_BYTES, len(report.body), max_bytes),
+    ):
+        add_to_total(connection, scope, amount)
+        if read_total(connection, scope) > limit:
+            return False
+    last_date = report.last_date.isoformat() if report.last_date else None
     connection.execute(
-        "INSERT INTO open_reports (period, last_date, body) VALUES (?, ?, ?)",
-        (period, last_date.isoformat() if last_date else None, body),
+        "INSERT INTO open_reports (owner, due_at, period, last_date, body) VALUES (?, ?, ?, ?, ?)",
+        (report.owner, report.due_at, report.period, last_date, report.body),
     )
+    return True
 
 
-def _fit(rows: Iterable[tuple[int, str | None, str]]) -> Iterator[list[tuple[int, str | None, str]]]:
-    """Cut rows of (id, last date, body) into runs that respect the limits of one batch."""
-    run: list[tuple[int, str | None, str]] = []
+_Row = tuple[int, str | None, str]  # id, last date, body
+
+
+def _fit(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Cut rows into runs that respect the limits of one batch."""
+    run: list[_Row] = []
     size = 0
     for row in rows:
         cost = len(row[2].encode("utf-8")) + 1
@@ -62,36 +97,118 @@ def _fit(rows: Iterable[tuple[int, str | None, str]]) -> Iterator[list[tuple[int
         yield run
 
 
-def seal(connection: sqlite3.Connection, today: date) -> None:
-    """Move all open reports into batches inside the caller's transaction, which must be a durable one."""
+def seal(
+    connection: sqlite3.Connection, owner: str, today: date, now: float, *, everything: bool, alone: bool
+) -> None:
+    """Move an owner's open reports into batches inside the caller's transaction, which must be a durable one.
+
+    Args:
+        connection: inside that transaction.
+        owner: whose reports.
+        today: UTC date on the device.
+        now: time on the device.
+        everything: also those whose time has not come.
+        alone: each report in a batch of its own.
+    """
     rows = connection.execute(
-        "SELECT period, id, last_date, body FROM open_reports ORDER BY period, id"
+        "SELECT period, id, last_date, body FROM open_reports"
+        " WHERE owner = ? AND (? OR due_at <= ? OR due_at > ?) ORDER BY period, id",
+        (owner, everything, now, now + FAR_AHEAD_S),
     ).fetchall()
     for _, same_period in groupby(rows, key=lambda row: row[0]):
-        for run in _fit(row[1:] for row in same_period):
-            batch_id = new_batch_id()
-            until = batch_until((date.fromisoformat(r[1]) if r[1] else None for r in run), today)
-            body = encode_batch(batch_id, until, (r[2] for r in run))
-            connection.execute(
-                "INSERT INTO batches VALUES (?, ?, ?, ?)", (batch_id, until.isoformat(), len(run), body)
-            )
-    connection.execute("DELETE FROM open_reports")
+        members = (row[1:] for row in same_period)
+        for run in ([row] for row in members) if alone else _fit(members):
+            last_dates = (date.fromisoformat(row[1]) if row[1] else None for row in run)
+            _insert(connection, owner, batch_until(last_dates, today), [row[2] for row in run])
+            connection.executemany("DELETE FROM open_reports WHERE id = ?", [(row[0],) for row in run])
 
 
-def first_batch(connection: sqlite3.Connection) -> Batch | None:
-    """One sealed batch, in an order that tells nothing: that of its random id."""
-    row = connection.execute("SELECT * FROM batches ORDER BY batch_id LIMIT 1").fetchone()
-    return Batch(row[0], date.fromisoformat(row[1]), row[2], row[3]) if row else None
+def _insert(connection: sqlite3.Connection, owner: str, until: date, reports: list[str]) -> None:
+    batch_id = new_batch_id()
+    body = encode_batch(batch_id, until, reports)
+    connection.execute(
+        "INSERT INTO batches VALUES (?, ?, ?, ?, 0, 0, ?)",
+        (batch_id, owner, until.isoformat(), len(reports), body),
+    )
 
 
-def remove(connection: sqlite3.Connection, batch_id: bytes) -> None:
-    """Forget a batch that was delivered or given up."""
-    connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
+def next_batch(connection: sqlite3.Connection, owner: str) -> Batch | None:
+    """A sealed batch of this owner, in an order that tells nothing: that of its random id.
 
-
-def pending_reports(connection: sqlite3.Connection) -> int:
-    """How many reports are still on the device, sealed or not."""
+    The batch is marked as in doubt from here on: if the process dies during the try, the server may have it.
+    `answered` takes the mark back. The caller's transaction must be a durable one.
+    """
     row = connection.execute(
-        "SELECT (SELECT count(*) FROM open_reports) + (SELECT coalesce(sum(reports), 0) FROM batches)"
+        "SELECT batch_id, until, reports, in_doubt, body FROM batches WHERE owner = ? ORDER BY batch_id LIMIT 1",
+        (owner,),
+    ).fetchone()
+    if row is None:
+        return None
+    connection.execute("UPDATE batches SET in_doubt = 1 WHERE batch_id = ?", (row[0],))
+    return Batch(row[0], date.fromisoformat(row[1]), row[2], bool(row[3]), row[4])
+
+
+def answered(connection: sqlite3.Connection, batch: Batch) -> None:
+    """A try of this batch got an answer, so it left no doubt that was not there before."""
+    connection.execute("UPDATE batches SET in_doubt = ? WHERE batch_id = ?", (batch.in_doubt, batch.batch_id))
+
+
+def remove(connection: sqlite3.Connection, batch: Batch) -> None:
+    """Forget a batch that was delivered or given up."""
+    gone = connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch.batch_id,))
+    if gone.rowcount:
+        add_to_total(connection, QUEUED_REPORTS, -batch.reports)
+        reports = split_batch(batch.body)
+        add_to_total(connection, QUEUED_BYTES, -sum(len(report) for report in reports))
+
+
+def split(connection: sqlite3.Connection, owner: str, batch: Batch) -> bool:
+    """Replace a batch that the server finds too large by two halves with ids of their own.
+
+    Returns:
+        False where it holds one report only and cannot be split.
+    """
+    reports = split_batch(batch.body)
+    if len(reports) < 2:
+        return False
+    connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch.batch_id,))
+    middle = len(reports) // 2
+    for half in (reports[:middle], reports[middle:]):
+        _insert(connection, owner, batch.until, half)
+    return True
+
+
+def next_due(connection: sqlite3.Connection, owner: str, now: float) -> float | None:
+    """When the sender has to act next: ``now`` for a sealed batch, the time of the next open report, or None."""
+    if connection.execute("SELECT 1 FROM batches WHERE owner = ? LIMIT 1", (owner,)).fetchone():
+        return now
+    row = connection.execute("SELECT min(due_at) FROM open_reports WHERE owner = ?", (owner,)).fetchone()
+    if row[0] is None:
+        return None
+    return float(row[0]) if row[0] <= now + FAR_AHEAD_S else now
+
+
+def pending_reports(connection: sqlite3.Connection, owner: str) -> int:
+    """How many reports of this owner are still on the device, sealed or not."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM open_reports WHERE owner = ?)"
+        " + (SELECT coalesce(sum(reports), 0) FROM batches WHERE owner = ?)",
+        (owner, owner),
     ).fetchone()
     return int(row[0])
+
+
+def contents(connection: sqlite3.Connection) -> tuple[list[bytes], list[str]]:
+    """Everything that is going to leave the device: bodies of sealed batches, reports not yet in one."""
+    batches = [bytes(row[0]) for row in connection.execute("SELECT body FROM batches ORDER BY batch_id")]
+    reports = [str(row[0]) for row in connection.execute("SELECT body FROM open_reports ORDER BY id")]
+    return batches, reports
+
+
+def erase(connection: sqlite3.Connection) -> int:
+    """Delete the whole queue, of all owners; how many reports that were."""
+    queued = read_total(connection, QUEUED_REPORTS)
+    for statement in ("DELETE FROM open_reports", "DELETE FROM batches"):
+        connection.execute(statement)
+    connection.execute("DELETE FROM totals WHERE scope IN (?, ?)", (QUEUED_REPORTS, QUEUED_BYTES))
+    return queued

@@ -10,15 +10,17 @@ class RecordStatus(StrEnum):
     QUEUED = "queued"
     ALREADY_REPORTED = "already_reported_this_window"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    NOT_CONSENTED = "not_consented"
+    DISABLED = "disabled"
     DROPPED = "dropped"
 
 
 class RecordResult(NamedTuple):
-    """The outcome of `Client.record`. It depends on the ledger and the registry, never on the value.
+    """The outcome of `Client.record`. It depends on ledger, registry, consent and queue, never on the value.
 
     Attributes:
         status: what became of the answer.
-        reason: for `dropped`, why; else empty.
+        reason: for `dropped` and `disabled`, why; else empty.
     """
 
     status: RecordStatus
@@ -34,7 +36,7 @@ class FlushResult(NamedTuple):
         rejected: refused by the server one by one.
         dropped: given up: a final refusal of their batch, or too old to be accepted by anybody.
         pending: still on the device.
-        timed_out: whether the timeout ended the wait.
+        timed_out: whether reports are pending because the timeout, or the back-off, ended the wait.
     """
 
     sent: int
@@ -43,3 +45,15 @@ class FlushResult(NamedTuple):
     dropped: int
     pending: int
     timed_out: bool
+
+
+class Pending(NamedTuple):
+    """Exactly what is going to leave the device.
+
+    Attributes:
+        batches: bodies of sealed batches; every try sends these bytes.
+        reports: reports that are not in a batch yet, as the JSON text that will stand in one.
+    """
+
+    batches: list[bytes]
+    reports: list[str]

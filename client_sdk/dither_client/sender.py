@@ -1,36 +1,30 @@
 """The sender: one lazy daemon thread that seals reports into batches and delivers them, with one retry path.
 
 It sends the stored bytes of a batch again and again until the server has them, refuses them for good, or
-nobody would accept them any more.
+nobody would accept them any more. Nothing is sent outside this thread.
 """
 
 import logging
-import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import date
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from typing import Final
 
-from dither_client import outbox
+from dither_client import backoff, outbox
+from dither_client.errors import StateBrokenError, StateError
+from dither_client.owners import Owner
+from dither_client.registry_source import RegistrySource
 from dither_client.results import FlushResult
 from dither_client.state import State
-from dither_client.transport import Delivered, Outcome, Refused, Retry, Transport
-
-BACKOFF_BASE_S: Final = 1.0
-BACKOFF_CAP_S: Final = 300.0
+from dither_client.transport import Delivered, Outcome, Refused, Retry, TooLarge, Transport
 
 _log = logging.getLogger("dither_client")
 
-
-def backoff_s(failures: int) -> float:
-    """Full-jitter back-off after ``failures`` failures in a row: uniform in [0, min(cap, base 2^(failures-1))].
-
-    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
-    """
-    ceiling = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(failures - 1, 16))
-    return ceiling * secrets.randbelow(1 << 20) / (1 << 20)
+_LONGEST_SLEEP_S: Final = 60.0  # a clock that was set, or a machine that slept, is noticed after this
+_BUSY_PAUSE_S: Final = 0.2
 
 
 class Sender:
@@ -38,32 +32,91 @@ class Sender:
 
     Args:
         state: where the outbox lives.
+        owner: token of this process.
         transport: sends one batch once.
-        today: gives today's UTC date.
-        interval_s: pause between two rounds.
+        registry: refreshed by this thread where it comes from the server.
+        clock: gives the time as an aware datetime, for dates.
+        delay_s: reports leave at a random time up to this after the first one was recorded.
+        unlinkable: each report alone, at its own time.
+        may_send: whether the person agrees now.
     """
 
     def __init__(
-        self, state: State, transport: Transport, today: Callable[[], date], interval_s: float
+        self,
+        state: State,
+        owner: Owner,
+        transport: Transport,
+        registry: RegistrySource,
+        *,
+        clock: Callable[[], datetime],
+        delay_s: float,
+        unlinkable: bool,
+        may_send: Callable[[], bool],
     ) -> None:
         self._state = state
+        self._owner = owner
         self._transport = transport
-        self._today = today
-        self._interval_s = interval_s
-        self._changed = threading.Condition()
+        self._registry = registry
+        self._clock = clock
+        self._delay_s = delay_s
+        self._unlinkable = unlinkable
+        self._may_send = may_send
+        self._reset()
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._flush_wanted = False
-        self._failures = 0
-        self._not_before = 0.0  # monotonic time of the next try after a failure
+        self._next_due: float | None = None
         self.totals: Counter[str] = Counter()
 
-    def start(self) -> None:
-        """Start the thread, once; called when there is something to send."""
+    def after_fork(self, owner: Owner) -> None:
+        """In a forked child: no thread, new locks, nothing to deliver, and connections of its own."""
+        self._owner = owner
+        self._transport.after_fork()
+        self._reset()
+
+    def _now(self) -> float:
+        """The real time, seconds since the epoch: delays and back-off go on where a test's clock stands still."""
+        return time.time()
+
+    def due_at(self) -> float:
+        """The random time at which a report that is recorded now shall leave, seconds since the epoch.
+
+        Reports that wait together leave together; unlinkable ones have a time each.
+        """
+        now = self._now()
+        due = self._next_due
+        if due is None or due <= now or self._unlinkable:
+            return now + backoff.uniform_s(self._delay_s)
+        return due
+
+    def expect(self, due_at: float) -> None:
+        """A report with this time was committed: have the thread run, and look again if it has to act sooner."""
+        if self._next_due is None or due_at < self._next_due or self._thread is None:
+            self._next_due = due_at
+            self.wake()
+
+    def wake(self) -> None:
+        """Start the thread if there is none yet, and let it look again at what is due."""
         with self._changed:
             if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
+                with suppress(
+                    RuntimeError
+                ):  # the interpreter is ending: what is on disk stays for the next run
+                    thread.start()
+                    self._thread = thread
+            self._changed.notify_all()
+
+    def pending_reports(self) -> int:
+        """Reports of this process on the device, sealed or not; 0 where the state cannot tell."""
+        try:
+            with self._state.transaction() as connection:
+                return outbox.pending_reports(connection, self._owner.token)
+        except StateError:
+            return 0
 
     def flush(self, timeout_s: float) -> FlushResult:
         """Seal and send everything now, as far as the back-off allows, and wait at most ``timeout_s``."""
@@ -71,13 +124,15 @@ class Sender:
         deadline = time.monotonic() + timeout_s
         pending = self.pending_reports()
         if pending:
-            self.start()
-        with self._changed:
-            while pending and self._thread is not None and time.monotonic() < deadline:
+            self.wake()
+        while pending and time.monotonic() < deadline and not self._must_wait_beyond(deadline):
+            with self._changed:
+                if self._thread is None:
+                    break
                 self._flush_wanted = True
                 self._changed.notify_all()
                 self._changed.wait(min(0.05, max(0.0, deadline - time.monotonic())))
-                pending = self.pending_reports()
+            pending = self.pending_reports()
         gained = Counter(self.totals)
         gained.subtract(before)
         return FlushResult(
@@ -89,66 +144,141 @@ class Sender:
             timed_out=pending > 0,
         )
 
-    def stop(self, timeout_s: float) -> bool:
-        """End the thread; True when it has ended within ``timeout_s``. Idempotent."""
+    def _must_wait_beyond(self, deadline: float) -> bool:
+        """Whether the back-off lasts longer than a caller would wait."""
+        return self._retry_at() - self._now() > deadline - time.monotonic()
+
+    def _retry_at(self) -> float:
+        try:
+            with self._state.transaction() as connection:
+                return backoff.retry_at(connection, self._now())
+        except StateError:
+            return 0.0
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait for what is being delivered now, at most ``timeout_s``, and begin nothing new afterwards.
+
+        With a state on disk that is what is due already, and nothing while the back-off runs: the rest keeps. What
+        is only in memory is flushed.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self._state.persistent:
+            self.flush(timeout_s)
+        else:
+            while time.monotonic() < deadline and self._is_delivering():
+                with self._changed:
+                    self._changed.wait(min(0.05, max(0.0, deadline - time.monotonic())))
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-            thread = self._thread
+
+    def _is_delivering(self) -> bool:
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        now = self._now()
+        at = self._next_action(now)
+        return at is not None and at <= now
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended, after waiting at most ``timeout_s`` for it."""
+        thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
         thread.join(timeout_s)
         return not thread.is_alive()
 
-    def pending_reports(self) -> int:
-        """Reports on the device, sealed or not."""
-        with self._state.transaction() as connection:
-            return outbox.pending_reports(connection)
+    # What follows runs in the thread.
 
     def _run(self) -> None:
         try:
             while self._wait_for_work():
-                self._round()
+                try:
+                    self._round()
+                except StateBrokenError as error:
+                    _log.warning("the sender stops: %s", error)
+                    return
+                except StateError:  # another process is writing, or the disk is full: later
+                    self._pause()
         finally:
             self._transport.close()
 
-    def _wait_for_work(self) -> bool:
-        """Sleep until the interval has passed or a flush is asked for, and the back-off is over."""
-        due = time.monotonic() + self._interval_s
+    def _pause(self) -> None:
         with self._changed:
-            while not self._stopping:
-                now = time.monotonic()
-                wanted_at = now if self._flush_wanted else due
-                start_at = max(wanted_at, self._not_before)
-                if start_at <= now:
-                    self._flush_wanted = False
+            self._changed.wait(_BUSY_PAUSE_S)
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until something is due and the back-off is over; False when it is time to stop."""
+        while True:
+            now = self._now()
+            try:
+                at = self._next_action(now)
+            except StateBrokenError:
+                return False
+            except StateError:
+                self._pause()
+                at = None
+            with self._changed:
+                if self._stopping:
+                    return False
+                if at is not None and at <= now:
                     return True
-                self._changed.wait(start_at - now)
-        return False
+                wait_s = _LONGEST_SLEEP_S if at is None else min(_LONGEST_SLEEP_S, at - now)
+                self._changed.wait(wait_s)
+
+    def _next_action(self, now: float) -> float | None:
+        with self._state.transaction() as connection:
+            at = outbox.next_due(connection, self._owner.token, now)
+            retry_at = backoff.retry_at(connection, now)
+        if at is not None and self._flush_wanted:
+            at = now
+        if at is not None:
+            at = max(at, retry_at)
+        times = [time_ for time_ in (at, self._registry.next_fetch_at) if time_ is not None]
+        return min(times, default=None)
 
     def _round(self) -> None:
-        """Seal what is open, then deliver batch after batch until none is left or one fails."""
+        """Refresh the registry if it is time; seal what is due; deliver batch after batch until one fails."""
+        self._registry.refresh(self._transport, self._now())
+        if not self._may_send():
+            return
+        everything, self._flush_wanted = self._flush_wanted, False
+        self._next_due = None
+        now = self._now()
         with self._state.transaction(durable=True) as connection:
-            outbox.seal(connection, self._today())
-        while not self._stopping:
-            with self._state.transaction() as connection:
-                batch = outbox.first_batch(connection)
-            if batch is None:
+            if backoff.retry_at(connection, now) > now:
                 return
-            outcome = Refused("expired") if batch.until < self._today() else self._transport.send(batch.body)
-            if not self._settle(batch, outcome):
-                return
+            self._owner.adopt(connection)
+            outbox.seal(
+                connection,
+                self._owner.token,
+                self._today(),
+                now,
+                everything=everything,
+                alone=self._unlinkable,
+            )
+        while not self._stopping and self._deliver_one():
+            pass
+
+    def _today(self) -> date:
+        return self._clock().astimezone(UTC).date()
+
+    def _deliver_one(self) -> bool:
+        """Try one batch; whether to go on with the next."""
+        with self._state.transaction(durable=True) as connection:
+            batch = outbox.next_batch(connection, self._owner.token)
+        if batch is None:
+            return False
+        expired = batch.until < self._today()
+        outcome = Refused("expired") if expired else self._transport.send(batch.body)
+        return self._settle(batch, outcome)
 
     def _settle(self, batch: outbox.Batch, outcome: Outcome) -> bool:
         """Book what came of one try; whether to go on with the next batch."""
+        if isinstance(outcome, TooLarge):
+            return self._settle_too_large(batch, outcome)
         if isinstance(outcome, Retry):
-            self._failures += 1
-            wait_s = backoff_s(self._failures) if outcome.after_s is None else outcome.after_s
-            self._not_before = time.monotonic() + wait_s
-            self._count(f"retry:{outcome.reason}", 1)
-            _log.debug("batch of %d reports not delivered (%s)", batch.reports, outcome.reason)
+            self._postpone(batch, outcome)
             return False
-        self._failures = 0
         if isinstance(outcome, Delivered):
             self._book_delivery(batch, outcome)
         else:
@@ -156,8 +286,29 @@ class Sender:
             _log.warning("%d reports dropped for good (%s)", batch.reports, outcome.reason)
         # Counted first: a flush that sees nothing pending must also see what became of it.
         with self._state.transaction() as connection:
-            outbox.remove(connection, batch.batch_id)
+            outbox.remove(connection, batch)
+            backoff.succeeded(connection)
+        with self._changed:
+            self._changed.notify_all()
         return True
+
+    def _settle_too_large(self, batch: outbox.Batch, outcome: TooLarge) -> bool:
+        """Split, unless an earlier try left open whether the server has the batch: halves would count twice."""
+        if batch.in_doubt:
+            self._postpone(batch, Retry(outcome.reason))
+            return False
+        with self._state.transaction(durable=True) as connection:
+            if outbox.split(connection, self._owner.token, batch):
+                return True
+        return self._settle(batch, Refused(outcome.reason))
+
+    def _postpone(self, batch: outbox.Batch, outcome: Retry) -> None:
+        with self._state.transaction() as connection:
+            if outcome.answered:
+                outbox.answered(connection, batch)
+            backoff.failed(connection, self._now(), outcome.after_s)
+        self._count(f"retry:{outcome.reason}", 1)
+        _log.debug("a batch of %d reports is not delivered yet (%s)", batch.reports, outcome.reason)
 
     def _book_delivery(self, batch: outbox.Batch, outcome: Delivered) -> None:
         if outcome.duplicate:
@@ -168,6 +319,7 @@ class Sender:
             _log.warning("the server rejected %d of %d reports", outcome.rejected, batch.reports)
 
     def _count(self, name: str, reports: int) -> None:
-        with self._changed:
-            self.totals[name] += reports
-            self._changed.notify_all()
+        if reports:
+            with self._changed:
+                self.totals[name] += reports
+                self._changed.notify_all()

@@ -1,69 +1,132 @@
 """The device's durable state: one SQLite database per state directory, or one in memory.
 
 WAL mode. `record()` commits with synchronous=NORMAL (a power loss may take unsent answers together with their
-charges), the transaction that seals a batch with FULL: nothing leaves before its ledger rows are on disk
-(invariant P2).
+charges), a transaction that lets bytes leave commits with FULL: nothing leaves before its ledger rows are on
+disk (invariant P2).
+
+Fork: SQLite's own locks are not made for it. All use of SQLite by the SDK is under one lock of the process, which
+is taken before every fork, so that no thread is inside SQLite then. A child never touches the connection it
+inherited, not even to close it: it opens its own.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from dither_client.errors import (
+    StateBrokenError,
+    StateBusyError,
+    StateForkedError,
+    StateFullError,
+    StateReentrantError,
+)
 
 SCHEMA_VERSION: Final = 1
 BUSY_TIMEOUT_MS: Final = 50
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS charges (    -- one row per report ever made: the ledger
+CREATE TABLE charges (                  -- one row per report ever made: the ledger
     metric TEXT NOT NULL, version INTEGER NOT NULL, window TEXT NOT NULL, dimensions TEXT NOT NULL,
     nano_epsilon INTEGER NOT NULL,
     PRIMARY KEY (metric, version, window, dimensions)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS spent (      -- sums of the charges: 'lifetime', and one row per UTC day
-    scope TEXT PRIMARY KEY, nano_epsilon INTEGER NOT NULL
+CREATE TABLE totals (                   -- sums: nano-epsilon for life and by UTC day, reports and bytes queued
+    scope TEXT PRIMARY KEY, amount INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS open_reports (  -- randomised, not yet in a batch
-    id INTEGER PRIMARY KEY, period TEXT NOT NULL, last_date TEXT, body TEXT NOT NULL
+CREATE TABLE open_reports (             -- randomised, not yet in a batch
+    id INTEGER PRIMARY KEY, owner TEXT NOT NULL, due_at REAL NOT NULL, period TEXT NOT NULL, last_date TEXT,
+    body TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS batches (    -- sealed: these bytes are what every try sends
-    batch_id BLOB PRIMARY KEY, until TEXT NOT NULL, reports INTEGER NOT NULL, body BLOB NOT NULL
+CREATE TABLE batches (                  -- sealed: these bytes are what every try sends
+    batch_id BLOB PRIMARY KEY, owner TEXT NOT NULL, until TEXT NOT NULL, reports INTEGER NOT NULL,
+    send_at REAL NOT NULL, in_doubt INTEGER NOT NULL, body BLOB NOT NULL
 );
+CREATE TABLE notes (                    -- consent, back-off, cached registry
+    name TEXT PRIMARY KEY, value TEXT NOT NULL
+) WITHOUT ROWID
 """
+
+_LOCK = threading.RLock()
+_INHERITED: list[sqlite3.Connection] = []
+"""Connections of a parent process: kept, so that they are never collected, which would close them."""
+
+
+def lock_before_fork() -> None:
+    """Wait until no thread is inside SQLite; called by the fork hook."""
+    _LOCK.acquire()
+
+
+def unlock_in_parent() -> None:
+    """Let the parent's threads go on; called by the fork hook."""
+    _LOCK.release()
+
+
+def renew_in_child() -> None:
+    """The child's threads are gone, and so is whoever held the lock; called by the fork hook."""
+    global _LOCK  # noqa: PLW0603  one lock for the process, and this is another process
+    _LOCK = threading.RLock()
 
 
 class State:
-    """A connection to the state, shared by the app's threads and the sender under one lock.
+    """The database of one state directory, opened at the first transaction.
 
     Args:
-        state_dir: folder of the database, created if missing; None keeps everything in memory, which means
-            that a crash or exit loses unsent answers and that each start is a new ledger.
+        state_dir: its folder, created if missing; None keeps everything in memory, which means that an exit
+            loses unsent answers and that each start is a new ledger.
     """
 
     def __init__(self, state_dir: Path | None) -> None:
-        self._lock = threading.RLock()
-        if state_dir is None:
-            where = ":memory:"
-        else:
-            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            where = str(state_dir / "dither.sqlite3")
+        self._state_dir = state_dir
+        self._connection: sqlite3.Connection | None = None
+        self._inside = 0  # id of the thread that is inside a transaction
+        self._durable = False  # what the connection's `synchronous` was set to last
+        self._pid = os.getpid()
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it outlives the process."""
+        return self._state_dir is not None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            self.forget_parent()
+        if self._connection is None:
+            with _translated():
+                self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        where = ":memory:"
+        if self._state_dir is not None:
+            self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            where = str(self._state_dir / "dither.sqlite3")
         # Transactions are written out by hand (isolation_level=None), so that their borders can be seen.
-        self._connection = sqlite3.connect(
+        connection = sqlite3.connect(
             where, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._create()
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # Erased answers are overwritten with zeros, not only unlinked (invariant P8).
+            connection.execute("PRAGMA secure_delete = ON")
+            self._durable = False
+            _create(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    def _create(self) -> None:
-        with self.transaction() as connection:
-            found = connection.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, SCHEMA_VERSION):
-                raise sqlite3.DatabaseError(f"the state has schema {found}, this SDK reads {SCHEMA_VERSION}")
-            if found == 0:
-                for statement in _SCHEMA.split(";\n"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    def forget_parent(self) -> None:
+        """In a forked child: leave the parent's connection alone and start anew at the next use."""
+        if self._connection is not None:
+            _INHERITED.append(self._connection)
+        self._connection = None
+        self._inside = 0
+        self._pid = os.getpid()
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -71,18 +134,113 @@ class State:
 
         Args:
             durable: whether the commit waits for the disk.
+
+        Raises:
+            StateReentrantError: this thread is inside one already.
+            StateBusyError: another process holds the database.
+            StateFullError: the disk is full.
+            StateBrokenError: the database cannot be used.
         """
-        with self._lock:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._connection.execute("BEGIN IMMEDIATE")
+        me = threading.get_ident()
+        if self._inside == me and self._pid == os.getpid():
+            raise StateReentrantError("this thread is inside a transaction of the state already")
+        with _LOCK:
+            connection = self._connected()
+            self._inside = me
             try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+                with _translated():
+                    if durable is not self._durable:
+                        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                        self._durable = durable
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield from self._block(connection)
+            finally:
+                if self._inside == me:
+                    self._inside = 0
+
+    def _block(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        try:
+            yield connection
+        except BaseException:
+            if self._connection is connection:
+                # SQLite has rolled back by itself after some errors (disk full); then there is nothing to do.
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+        if self._connection is not connection or self._pid != os.getpid():
+            raise StateForkedError("the process forked inside a transaction")
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Close the connection; the state must not be used afterwards."""
-        with self._lock:
-            self._connection.close()
+        with _LOCK:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+                self._connection = None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of SQLite and the file system become the SDK's own; the values in statements are not repeated."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StateBusyError("another process holds the state") from None
+        if code == sqlite3.SQLITE_FULL:
+            raise StateFullError("the disk is full") from None
+        raise StateBrokenError(f"the state cannot be used: {error}") from None
+    except (sqlite3.Error, OSError) as error:
+        raise StateBrokenError(f"the state cannot be used: {error}") from None
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, SCHEMA_VERSION):
+            raise sqlite3.DatabaseError(f"it has schema {found}, this SDK reads {SCHEMA_VERSION}")
+        if found == 0:
+            for statement in _SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def read_note(connection: sqlite3.Connection, name: str) -> str | None:
+    """A note by its name; None where there is none."""
+    row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
+    return str(row[0]) if row else None
+
+
+def write_note(connection: sqlite3.Connection, name: str, value: str | None) -> None:
+    """Keep a note, or remove it with None."""
+    if value is None:
+        connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+    else:
+        connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
+
+
+def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> None:
+    """Add to one of the sums, which begins at zero."""
+    connection.execute(
+        "INSERT INTO totals VALUES (?, ?) ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount",
+        (scope, amount),
+    )
+
+
+def read_total(connection: sqlite3.Connection, scope: str) -> int:
+    """One of the sums; 0 where nothing was ever added."""
+    row = connection.execute("SELECT amount FROM totals WHERE scope = ?", (scope,)).fetchone()
+    return int(row[0]) if row else 0

@@ -1,9 +1,10 @@
-"""The one place that speaks HTTP. Every answer and every failure becomes one of three outcomes.
+"""The one place that speaks HTTP. Every answer and every failure becomes one of a few outcomes.
 
 `requests` is imported when the first batch is sent: importing it costs more than all the rest of the SDK.
 """
 
 import ipaddress
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 3.0
 READ_TIMEOUT_S: Final = 10.0
+ANSWER_LIMIT_S: Final = 20.0
 MAX_RETRY_AFTER_S: Final = 3600.0
-_MAX_ANSWER_BYTES: Final = 1 << 20
+_MAX_RECEIPT_BYTES: Final = 1 << 20
+_MAX_REGISTRY_BYTES: Final = 8 << 20
 
-_RETRYABLE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FINAL: Final = frozenset({400, 401, 403, 404, 405, 410, 415, 422})
 
 
 class Delivered(NamedTuple):
@@ -27,10 +30,23 @@ class Delivered(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """Not now: the same bytes again later, not before ``after_s`` seconds where the server named a time."""
+    """Not now: the same bytes again later, not before ``after_s`` seconds where the server named a time.
+
+    Attributes:
+        reason: ``network:...`` or ``http:<status>``.
+        after_s: what the server asked for.
+        answered: whether any answer came; without one the server may have taken the batch.
+    """
 
     reason: str
     after_s: float | None = None
+    answered: bool = True
+
+
+class TooLarge(NamedTuple):
+    """The server takes no body of this size."""
+
+    reason: str = "http:413"
 
 
 class Refused(NamedTuple):
@@ -39,17 +55,35 @@ class Refused(NamedTuple):
     reason: str
 
 
-Outcome = Delivered | Retry | Refused
+Outcome = Delivered | Retry | TooLarge | Refused
+
+
+class Fetched(NamedTuple):
+    """A registry as the server publishes it.
+
+    Attributes:
+        document: its JSON; None where it is the one that the caller has already.
+        etag: its entity tag.
+    """
+
+    document: Any
+    etag: str
 
 
 class Transport(Protocol):
-    """What the sender needs: send these bytes once, and say what came of it. Never raises for the network."""
+    """What the sender needs. Nothing here raises for trouble of the network."""
 
     def send(self, body: bytes) -> Outcome:
-        """Try to deliver one batch."""
+        """Try to deliver one batch, once."""
+
+    def fetch_registry(self, etag: str) -> Fetched | None:
+        """The published registry, or None where it cannot be had now."""
 
     def close(self) -> None:
         """Release connections."""
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
 
 
 def check_endpoint(endpoint: str) -> str:
@@ -83,11 +117,14 @@ class HttpTransport:
     Args:
         endpoint: base URL of the server, https (plain http to loopback only).
         ingest_key: the app's key, sent as a bearer token.
+        fresh_connections: whether every request opens a connection of its own, so that two of them are not
+            linked by sharing one.
     """
 
-    def __init__(self, endpoint: str, ingest_key: str) -> None:
-        self._url = check_endpoint(endpoint) + "/v1/reports"
+    def __init__(self, endpoint: str, ingest_key: str, *, fresh_connections: bool = False) -> None:
+        self._base = check_endpoint(endpoint)
         self._ingest_key = ingest_key
+        self._fresh_connections = fresh_connections
         self._session: requests.Session | None = None
 
     def _connected(self) -> "requests.Session":
@@ -96,7 +133,7 @@ class HttpTransport:
 
             self._session = requests.Session()
             self._session.headers.clear()  # the library's own would tell its version (invariant P5)
-            self._session.headers.update({"User-Agent": "dither", "Content-Type": "application/json"})
+            self._session.headers["User-Agent"] = "dither"
         return self._session
 
     def _authorize(self, request: "requests.PreparedRequest") -> "requests.PreparedRequest":
@@ -104,26 +141,60 @@ class HttpTransport:
         request.headers["Authorization"] = f"Bearer {self._ingest_key}"
         return request
 
+    def _request(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None, limit: int
+    ) -> "_Answer":
+        """One request with its whole answer.
+
+        Raises:
+            requests.RequestException, urllib3 HTTPError, OSError: trouble of the network, or an answer that takes
+                too long or is too large.
+        """
+        session = self._connected()
+        try:
+            with session.request(
+                method,
+                self._base + path,
+                data=body,
+                headers=headers,
+                auth=self._authorize,
+                timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
+                return _Answer(answer.status_code, dict(answer.headers.lower_items()), _read(answer, limit))
+        finally:
+            if self._fresh_connections:
+                self.close()
+
     def send(self, body: bytes) -> Outcome:
         """Try to deliver one batch; see `Transport`."""
-        session = self._connected()
+        self._connected()
         # Both are loaded by now; they are named only here, so that a process that sends nothing loads neither.
         from requests import RequestException  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         try:
-            answer = session.post(
-                self._url,
-                data=body,
-                auth=self._authorize,
-                timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
-                allow_redirects=False,
-                stream=True,
-            )
-            with answer:
-                return _outcome(answer.status_code, answer.headers, answer.raw.read(_MAX_ANSWER_BYTES))
+            headers = {"Content-Type": "application/json"}
+            return _outcome(self._request("POST", "/v1/reports", headers, body, _MAX_RECEIPT_BYTES))
         except (RequestException, HTTPError, OSError) as error:
-            return Retry(f"network:{type(error).__name__}")
+            return Retry(f"network:{type(error).__name__}", answered=False)
+
+    def fetch_registry(self, etag: str) -> Fetched | None:
+        """The published registry; see `Transport`."""
+        self._connected()
+        from requests import RequestException  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        headers = {"If-None-Match": etag} if etag else {}
+        try:
+            answer = self._request("GET", "/v1/registry", headers, None, _MAX_REGISTRY_BYTES)
+        except (RequestException, HTTPError, OSError):
+            return None
+        if answer.status == 304 and etag:
+            return Fetched(None, etag)
+        document = _json(answer.body) if answer.status == 200 else None
+        return None if document is None else Fetched(document, answer.headers.get("etag", ""))
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -131,31 +202,78 @@ class HttpTransport:
             self._session.close()
             self._session = None
 
+    def after_fork(self) -> None:
+        """Forget the parent's connections: what is sent on them would mix with what the parent sends."""
+        self._session = None
 
-def _outcome(status: int, headers: Any, body: bytes) -> Outcome:
-    if status == 202:
-        return _delivered(body)
-    if status in _RETRYABLE:
-        return Retry(f"http:{status}", _retry_after_s(headers.get("Retry-After")))
-    return Refused(f"http:{status}")
+
+class _Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def _read(answer: "requests.Response", limit: int) -> bytes:
+    """The body, within a limit of bytes and of time: a server that drips must not hold the sender for ever."""
+    deadline = time.monotonic() + ANSWER_LIMIT_S
+    body = b""
+    while chunk := answer.raw.read1(65_536):
+        body += chunk
+        if len(body) > limit or time.monotonic() > deadline:
+            raise OSError("the answer is too long, or takes too long")
+    return body
+
+
+def _json(body: bytes) -> Any:
+    """Parsed JSON, or None where it is none."""
+    import json  # noqa: PLC0415  not needed before the first answer
+
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _outcome(answer: _Answer) -> Outcome:
+    if answer.status == 202:
+        return _delivered(answer.body)
+    if answer.status == 413:
+        return TooLarge()
+    if answer.status in _FINAL:
+        return Refused(f"http:{answer.status}")
+    # Everything else is not our server speaking, or not yet: a hotel's login page, a redirect, an overload.
+    return Retry(f"http:{answer.status}", retry_after_s(answer.headers.get("retry-after")))
 
 
 def _delivered(body: bytes) -> Outcome:
     """Read a 202; one that is not our server's is no receipt, and the batch is kept."""
-    import json  # noqa: PLC0415  not needed before the first answer
-
-    try:
-        answer = json.loads(body)
-        accepted, duplicate, rejected = answer["accepted"], answer["duplicate"], answer["rejected"]
-        if type(accepted) is int and type(duplicate) is bool and type(rejected) is list:
+    answer = _json(body)
+    if isinstance(answer, dict):
+        accepted, duplicate, rejected = (answer.get(key) for key in ("accepted", "duplicate", "rejected"))
+        if type(accepted) is int and type(duplicate) is bool and isinstance(rejected, list):
             return Delivered(accepted, duplicate, len(rejected))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
     return Retry("answer:not-a-receipt")
 
 
-def _retry_after_s(value: str | None) -> float | None:
-    """Seconds from a Retry-After header in its number form, at most an hour; None where it says nothing."""
-    if value is None or not value.strip().isascii() or not value.strip().isdigit():
+def retry_after_s(value: str | None, now: float | None = None) -> float | None:
+    """Seconds from a Retry-After header in either form (RFC 9110 section 10.2.3), at most an hour.
+
+    Args:
+        value: the header.
+        now: seconds since the epoch, for the form that is a date.
+
+    Returns:
+        None where it says nothing that could be followed.
+    """
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:12]), MAX_RETRY_AFTER_S)
+    if not text.endswith("GMT"):
         return None
-    return min(float(value), MAX_RETRY_AFTER_S)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  rare, and not free to import
+
+    try:
+        at = parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return min(max(0.0, at - (time.time() if now is None else now)), MAX_RETRY_AFTER_S)

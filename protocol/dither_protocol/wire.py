@@ -89,6 +89,12 @@ def encode_batch(batch_id: bytes, until: date, reports: Iterable[str]) -> bytes:
     return (head + ",".join(reports) + "]}").encode("utf-8")
 
 
+def split_batch(body: bytes) -> list[str]:
+    """The reports of a batch that `encode_batch` made, each as the text that went in."""
+    reports: list[dict[str, Any]] = json.loads(body)["reports"]
+    return [json.dumps(report, separators=(",", ":"), allow_nan=False) for report in reports]
+
+
 def _refuse_constant(_: str) -> None:
     raise ValueError("NaN and Infinity are not JSON")
 

@@ -9,8 +9,9 @@ from dither_protocol.registry import Metric, Registry
 from dither_server.answers import encode, json_answer, json_bytes
 from dither_server.auth import Role
 from dither_server.problems import Problem
-from dither_server.published import Selection, version_documents
+from dither_server.published import Selection, estimates_document
 from dither_server.service import Service
+from dither_server.store_rules import Published
 
 _REGISTRY_MAX_AGE_S = 300
 
@@ -48,10 +49,10 @@ def blueprint(service: Service) -> Blueprint:
     def get_estimates(name: str) -> Response:
         authorize_operator()
         selection = Selection.from_query(request.args)
-        published = service.store.published(name) if NAME.fullmatch(name) else []
-        if not published and name not in service.registry.metrics:
+        published = service.store.published(name) if NAME.fullmatch(name) else Published()
+        if not published.versions and name not in service.registry.metrics:
             raise _unknown_metric()
-        return json_answer({"metric": name, "versions": version_documents(published, selection)})
+        return json_answer(estimates_document(name, published, selection))
 
     return routes
 

@@ -1,22 +1,44 @@
-"""Choosing among published estimates. Pure; the documents themselves are the estimator's and pass through unread."""
+"""Choosing among published estimates, and saying how versions go together (design section 5).
 
-from collections.abc import Iterable, Mapping
+Pure; the documents themselves are the estimator's and pass through unread.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final, Self
 
 import msgspec
 
-from dither_protocol.errors import WindowError
+from dither_protocol.errors import RegistryError, WindowError
+from dither_protocol.registry import decode_definition
 from dither_protocol.storage import dimensions_text, parse_dimensions_text
 from dither_protocol.windows import ONCE, PERIODS, Window, parse_window
 from dither_server.problems import Problem
-from dither_server.store_rules import PublishedVersion
+from dither_server.store_rules import Published, PublishedVersion
 
 _COMPANION: Final = "n|"
 """Begins the fields in which the worker keeps how many reports an estimate is from: for its own script alone."""
 _ALL_DIMENSIONS: Final = "*"
+_REMEMBERED_DEFINITIONS: Final = 256
+
+
+class Rule(StrEnum):
+    """How the versions of a metric that have estimates in a selection go together."""
+
+    WEIGHTED = "weighted-by-n"
+    SIDE_BY_SIDE = "side-by-side"
+    SINGLE = "single-version"
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What `Rule` holds, and why, in words for people."""
+
+    rule: Rule
+    reason: str
 
 
 @lru_cache(maxsize=4_096)
@@ -92,16 +114,69 @@ def _dimensions(text: str | None) -> str | None:
         raise Problem("query-invalid", "must be such as os=linux,channel=beta, or *", "dimensions") from None
 
 
-def version_documents(published: Iterable[PublishedVersion], selection: Selection) -> list[dict[str, object]]:
-    """The chosen estimates of each version, by window and dimensions; versions side by side, never mixed."""
-    return [
-        {
-            "version": version.version,
-            "params": msgspec.json.decode(version.definition)["params"],
-            "estimates": [msgspec.Raw(document) for document in _chosen(version.estimates, selection)],
-        }
-        for version in published
-    ]
+def estimates_document(name: str, published: Published, selection: Selection) -> dict[str, object]:
+    """The chosen estimates of a metric: each version's own side by side, beside them those over several versions.
+
+    Where the versions cannot be combined there is no combined estimate either, even if an earlier selection of
+    versions had one: what is shown never contradicts the rule.
+    """
+    chosen = [(version, _chosen(version.estimates, selection)) for version in published.versions]
+    combined = _chosen(published.combined, selection)
+    combination = _combination([version for version, documents in chosen if documents], bool(combined))
+    return {
+        "metric": name,
+        "versions": [
+            {
+                "version": version.version,
+                "params": msgspec.json.decode(version.definition)["params"],
+                "estimates": _raw(documents),
+            }
+            for version, documents in chosen
+        ],
+        "combined": _raw(combined) if combination.rule is Rule.WEIGHTED else [],
+        "combination": combination,
+    }
+
+
+def _raw(documents: Iterable[bytes]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(document) for document in documents]
+
+
+def _combination(versions: Sequence[PublishedVersion], combined: bool) -> Combination:
+    """How the versions that have estimates go together, by their stored definitions.
+
+    Args:
+        versions: those with an estimate in the selection.
+        combined: whether the selection has an estimate over several of them.
+    """
+    if len(versions) < 2:
+        return Combination(Rule.SINGLE, f"{'one' if versions else 'no'} version has estimates here")
+    known = [_question(version.definition) for version in versions]
+    questions = [question for question in known if question is not None]
+    if len(questions) < len(known):
+        return Combination(Rule.SIDE_BY_SIDE, "a version's definition cannot be read by this server")
+    labels, periods = zip(*questions, strict=True)
+    if len(set(labels)) > 1:
+        return Combination(Rule.SIDE_BY_SIDE, "the versions have different labels")
+    if len(set(periods)) > 1:
+        return Combination(Rule.SIDE_BY_SIDE, "the versions have different periods")
+    if combined:
+        return Combination(Rule.WEIGHTED, "the versions have the same labels and period")
+    return Combination(
+        Rule.WEIGHTED,
+        "the versions have the same labels and period, but no window here is combined: "
+        "each version needs its min_reports in it, and only sums over all dimensions are combined",
+    )
+
+
+@lru_cache(_REMEMBERED_DEFINITIONS)
+def _question(definition: bytes) -> tuple[tuple[str, ...], str] | None:
+    """(labels, period) of an announced version; None where this version of Dither cannot read it."""
+    try:
+        metric = decode_definition(definition)
+    except RegistryError:
+        return None
+    return metric.labels, metric.period
 
 
 def _chosen(estimates: Mapping[str, bytes], selection: Selection) -> list[bytes]:

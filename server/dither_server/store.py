@@ -19,6 +19,7 @@ from dither_protocol.registry import Registry
 from dither_protocol.storage import (
     META_KEY,
     PartitionKeys,
+    combined_key,
     estimate_key,
     partition_of,
     partition_tags,
@@ -32,6 +33,7 @@ from dither_server.settings import Settings
 from dither_server.store_rules import (
     CONFIG_NAMES,
     Config,
+    Published,
     PublishedVersion,
     StoreRefused,
     StoreUnavailable,
@@ -185,8 +187,8 @@ class Store:
                 pipe.execute_command("EVALSHA", self._admit_sha, *call)  # type: ignore[no-untyped-call]
             return pipe.execute(raise_on_error=False)
 
-    def published(self, name: str) -> list[PublishedVersion]:
-        """Everything published about a metric, by rising version; empty where it was never announced.
+    def published(self, name: str) -> Published:
+        """Everything published about a metric.
 
         Raises:
             StoreUnavailable: the store cannot be read now.
@@ -194,13 +196,15 @@ class Store:
         with self._guard():
             known = definitions(self._redis, name)
             with self._redis.pipeline(transaction=False) as pipe:
-                for version in known:
-                    pipe.hgetall(estimate_key(name, version))
+                for key in (*(estimate_key(name, version) for version in known), combined_key(name)):
+                    pipe.hgetall(key)
                 found = pipe.execute()
-        return [
-            PublishedVersion(version, text, {field.decode(): value for field, value in estimates.items()})
-            for (version, text), estimates in zip(known.items(), found, strict=True)
+        *estimates, combined = ({field.decode(): value for field, value in each.items()} for each in found)
+        versions = [
+            PublishedVersion(version, text, fields)
+            for (version, text), fields in zip(known.items(), estimates, strict=True)
         ]
+        return Published(versions, combined)
 
     def failing_checks(self) -> list[str]:
         """The names of the readiness checks that fail now; empty where the store may take batches."""

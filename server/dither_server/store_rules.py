@@ -1,8 +1,8 @@
 """What a store must be before it may take batches. Pure: `dither_server.store` asks, this module judges."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from dither_protocol.storage import LAYOUT
@@ -42,6 +42,19 @@ class PublishedVersion:
     version: int
     definition: bytes
     estimates: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the estimator published about a metric.
+
+    Attributes:
+        versions: by rising version; empty where the metric was never announced.
+        combined: JSON documents over several versions, by field.
+    """
+
+    versions: Sequence[PublishedVersion] = ()
+    combined: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def expected_meta(settings: Settings) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dither_estimator import estimate
-from dither_protocol import mechanism
+from dither_protocol import MECHANISMS, mechanism
 from support.statistics import SHIFT, draw_counters, mean_is
 
 REPETITIONS = 5_000
@@ -20,7 +20,7 @@ EPSILON = 3.0
 """Large enough that sampling devices adds much to the noise: the two targets' variances differ by 15 % and more."""
 
 TARGETS = ("population", "reporters")
-CASES = [(name, target) for name in ("rr", "grr", "sue", "oue") for target in TARGETS]
+CASES = [(name, target) for name in MECHANISMS for target in TARGETS]
 Target = Literal["population", "reporters"]
 
 

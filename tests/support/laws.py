@@ -5,6 +5,7 @@ Nothing here uses a mechanism's p or q, the estimator's transforms or its hashin
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from math import prod
 from typing import cast
@@ -28,6 +29,7 @@ SCALE = 1 << 32
 IndexMechanism = GeneralizedRandomizedResponse | HadamardResponse | ProjectiveGeometryResponse
 
 
+@cache
 def projective_points(r: int, t: int) -> list[tuple[int, ...]]:
     """All vectors over F_r whose first nonzero coordinate is 1, in lexicographic order."""
     vectors = product(range(r), repeat=t)

@@ -59,6 +59,14 @@ class Metric:
     late_days: int
     use_case: str | None
 
+    def __hash__(self) -> int:
+        """By what gives a report its meaning: the generated one would fail at the mapping of dimensions.
+
+        The mapping is not wrapped: its type forbids writing, and a read-only proxy could be neither pickled nor
+        written as JSON.
+        """
+        return hash((self.name, self.version, self.params_hash))
+
     @property
     def epsilon(self) -> float:
         """Declared privacy loss of one report."""

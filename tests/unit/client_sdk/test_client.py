@@ -1,7 +1,6 @@
 """The client: record, flush, shutdown."""
 
 import gc
-import json
 import logging
 import threading
 import time
@@ -13,8 +12,9 @@ from typing import Any
 import pytest
 
 from dither_client import Client, RecordResult, RecordStatus
-from dither_client.sender import backoff_s
-from dither_client.transport import Delivered, Outcome, Refused, Retry
+from dither_client.backoff import backoff_s
+from dither_client.testing import MemoryTransport
+from dither_client.transport import Delivered, Refused, Retry
 from dither_protocol.errors import DimensionError, UnknownMetricError, ValueDomainError, ValueTypeError
 from support.http import Answer, scripted_server
 from support.registries import small_document, small_registry
@@ -23,37 +23,14 @@ NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 ENDPOINT = "http://127.0.0.1:9"
 
 
-class Memory:
-    """A transport that remembers bodies and answers from a list; its last answer stays."""
-
-    def __init__(self, *outcomes: Outcome) -> None:
-        self.bodies: list[bytes] = []
-        self.outcomes = list(outcomes)
-
-    def send(self, body: bytes) -> Outcome:
-        """Remember and answer."""
-        self.bodies.append(body)
-        if not self.outcomes:
-            return Delivered(len(json.loads(body)["reports"]), False, 0)
-        return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    @property
-    def reports(self) -> list[dict[str, Any]]:
-        """All reports that came through."""
-        return [report for body in self.bodies for report in json.loads(body)["reports"]]
-
-
-def _client(transport: Memory, **options: Any) -> Client:
+def _client(transport: MemoryTransport, **options: Any) -> Client:
     options = {"registry": small_registry(), "ingest_key": "dik_x", "clock": lambda: NOON} | options
     return Client(ENDPOINT, transport=transport, **options)
 
 
 def test_a_recorded_answer_arrives_as_the_wire_says() -> None:
     """One call, one report, with the window and params of its metric."""
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport) as client:
         assert client.record("color", "green", {"os": "linux"}) == RecordResult(RecordStatus.QUEUED)
     (report,) = transport.reports
@@ -70,7 +47,7 @@ def test_a_recorded_answer_arrives_as_the_wire_says() -> None:
 
 def test_the_first_answer_of_a_window_stands() -> None:
     """A second one is refused whatever its value, and costs nothing; the next window takes one again (P9)."""
-    transport = Memory()
+    transport = MemoryTransport()
     now = [NOON]
     with _client(transport, clock=lambda: now[0]) as client:
         assert client.record("dark_mode", True).status is RecordStatus.QUEUED
@@ -83,7 +60,7 @@ def test_the_first_answer_of_a_window_stands() -> None:
 @pytest.mark.parametrize("source", ["registry", "app"])
 def test_a_limit_of_the_registry_or_of_the_app_is_kept(source: str) -> None:
     """The stricter of both holds; what is refused leaves no report."""
-    transport = Memory()
+    transport = MemoryTransport()
     options: dict[str, Any] = {"max_epsilon_per_day": 1.2}
     if source == "registry":
         options = {"registry": small_registry(max_epsilon_per_day=1.2)}
@@ -95,7 +72,7 @@ def test_a_limit_of_the_registry_or_of_the_app_is_kept(source: str) -> None:
 
 def test_a_metric_above_the_apps_limit_is_never_answered() -> None:
     """Whatever a registry says, max_epsilon of the app holds (invariant P6)."""
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport, max_epsilon=1.0) as client:
         refused = RecordResult(RecordStatus.DROPPED, "epsilon_above_limit")
         assert client.record("color", "red", {"os": "linux"}) == refused
@@ -108,7 +85,7 @@ def test_an_expired_metric_is_not_answered() -> None:
     document = small_document()
     document["metrics"]["dark_mode"]["expires"] = "2026-11-28"
     document["metrics"]["first_color"]["expires"] = "2026-11-28"
-    with _client(Memory(), registry=document) as client:
+    with _client(MemoryTransport(), registry=document) as client:
         expired = RecordResult(RecordStatus.DROPPED, "metric_expired")
         assert client.record("dark_mode", True) == expired
         assert client.record("first_color", "red") == expired
@@ -134,7 +111,7 @@ def test_an_expired_metric_is_not_answered() -> None:
 )
 def test_a_programming_mistake_raises_and_never_repeats_the_value(call: Any, error: type[Exception]) -> None:
     """A clear error, nothing queued, and no value in the message."""
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport) as client:
         with pytest.raises(error) as caught:
             client.record(*call)
@@ -145,15 +122,15 @@ def test_a_programming_mistake_raises_and_never_repeats_the_value(call: Any, err
 
 
 def test_nothing_of_the_raw_value_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A category that was the true answer is found in no state file and in no log (invariant P1)."""
-    document = small_document()
-    marked = "MARKED-CATEGORY-7f3a"
-    document["metrics"]["color"]["categories"] = [marked, "other", "third"]
+    """A value given to record() is found in no state file and in no log (invariant P1)."""
+    marked = "MARKED-VALUE-7f3a"
     with caplog.at_level(logging.DEBUG):
-        client = _client(Memory(Retry("network:down")), registry=document, state_dir=tmp_path)
-        client.record("color", marked, {"os": "linux"})
+        client = _client(MemoryTransport(Retry("network:down", 0.1)), state_dir=tmp_path)
+        with pytest.raises(ValueDomainError):
+            client.record("color", marked, {"os": "linux"})
+        client.record("color", "red", {"os": "linux"})
         client.flush(0.2)
-        for path in tmp_path.iterdir():
+        for path in filter(Path.is_file, tmp_path.rglob("*")):
             assert marked.encode() not in path.read_bytes(), path
         client.shutdown(0.1)
     assert marked not in caplog.text
@@ -161,7 +138,9 @@ def test_nothing_of_the_raw_value_stays(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_a_retry_sends_the_same_bytes() -> None:
     """Two failures, then a receipt: three identical bodies (invariant P3)."""
-    transport = Memory(Retry("network:x", 0.0), Retry("http:503", 0.0), Delivered(1, False, 0))
+    transport = MemoryTransport(
+        Retry("network:x", 0.0, answered=False), Retry("http:503", 0.0), Delivered(1, False, 0)
+    )
     with _client(transport) as client:
         client.record("color", "red", {"os": "linux"})
         result = client.flush(20)
@@ -172,12 +151,12 @@ def test_a_retry_sends_the_same_bytes() -> None:
 
 def test_a_restart_sends_the_bytes_sealed_before(tmp_path: Path) -> None:
     """What a first run sealed and could not send, a second run sends unchanged, and the ledger remembers."""
-    down = Memory(Retry("network:down", 60.0))
+    down = MemoryTransport(Retry("network:down", 0.1))
     first = _client(down, state_dir=tmp_path)
     first.record("color", "red", {"os": "linux"})
     assert first.flush(0.3).pending == 1
     first.shutdown(0.3)
-    up = Memory()
+    up = MemoryTransport()
     with _client(up, state_dir=tmp_path) as second:
         assert second.record("color", "blue", {"os": "linux"}).status is RecordStatus.ALREADY_REPORTED
         assert second.flush(20).sent == 1
@@ -186,11 +165,11 @@ def test_a_restart_sends_the_bytes_sealed_before(tmp_path: Path) -> None:
 
 def test_a_restart_sends_by_itself_what_a_first_run_left(tmp_path: Path) -> None:
     """Neither record nor flush is needed for the queue of an earlier run to leave."""
-    first = _client(Memory(Retry("network:down", 60.0)), state_dir=tmp_path)
+    first = _client(MemoryTransport(Retry("network:down", 0.1)), state_dir=tmp_path, delay_s=0)
     first.record("dark_mode", True)
     first.shutdown(0.3)
-    up = Memory()
-    with _client(up, state_dir=tmp_path, flush_interval_s=0.01) as second:
+    up = MemoryTransport()
+    with _client(up, state_dir=tmp_path, delay_s=0) as second:
         deadline = time.monotonic() + 30
         while second.pending_reports() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -199,7 +178,7 @@ def test_a_restart_sends_by_itself_what_a_first_run_left(tmp_path: Path) -> None
 
 def test_a_duplicate_answer_counts_as_delivered() -> None:
     """The first try had arrived, its answer was lost: nothing is sent again, nothing is counted twice."""
-    transport = Memory(Retry("network:lost answer", 0.0), Delivered(0, True, 0))
+    transport = MemoryTransport(Retry("network:lost answer", 0.0, answered=False), Delivered(0, True, 0))
     with _client(transport) as client:
         client.record("dark_mode", True)
         result = client.flush(20)
@@ -208,17 +187,17 @@ def test_a_duplicate_answer_counts_as_delivered() -> None:
 
 def test_a_final_refusal_is_dropped_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
     """The batch goes, the reason stays."""
-    with _client(Memory(Refused("http:400"))) as client, caplog.at_level(logging.WARNING):
+    with _client(MemoryTransport(Refused("http:400"))) as client, caplog.at_level(logging.WARNING):
         client.record("dark_mode", True)
         result = client.flush(20)
         assert (result.dropped, result.pending) == (1, 0)
-        assert client.stats() == {"dropped:http:400": 1}
+        assert client.stats() == {"queued": 1, "dropped:http:400": 1}
     assert "1 reports dropped for good (http:400)" in caplog.text
 
 
 def test_a_rejected_report_is_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
     """The server took the batch but not the report."""
-    with _client(Memory(Delivered(0, False, 1))) as client, caplog.at_level(logging.WARNING):
+    with _client(MemoryTransport(Delivered(0, False, 1))) as client, caplog.at_level(logging.WARNING):
         client.record("dark_mode", True)
         assert client.flush(20).rejected == 1
     assert "rejected 1 of 1" in caplog.text
@@ -227,12 +206,12 @@ def test_a_rejected_report_is_counted_and_said(caplog: pytest.LogCaptureFixture)
 def test_a_batch_that_nobody_would_accept_any_more_is_dropped_unsent(tmp_path: Path) -> None:
     """After `until` the bytes are worthless to everybody."""
     now = [NOON]
-    client = _client(Memory(Retry("network:down", 60.0)), state_dir=tmp_path, clock=lambda: now[0])
+    client = _client(MemoryTransport(Retry("network:down", 0.1)), state_dir=tmp_path, clock=lambda: now[0])
     client.record("dark_mode", True)
     client.flush(0.3)
     client.shutdown(0.3)
     now[0] += timedelta(days=10)
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport, state_dir=tmp_path, clock=lambda: now[0]) as later:
         assert later.flush(20).dropped == 1
         assert later.stats() == {"dropped:expired": 1}
@@ -241,7 +220,7 @@ def test_a_batch_that_nobody_would_accept_any_more_is_dropped_unsent(tmp_path: P
 
 def test_shutdown_is_idempotent_and_record_drops_afterwards() -> None:
     """A closed client is harmless."""
-    client = _client(Memory())
+    client = _client(MemoryTransport())
     assert client.shutdown() is True
     assert client.shutdown() is True
     assert client.record("dark_mode", True) == RecordResult(RecordStatus.DROPPED, "shut_down")
@@ -260,7 +239,7 @@ def test_network_trouble_never_raises() -> None:
 
 def test_many_threads_may_record_at_once() -> None:
     """Eight threads, one winner per window, nothing lost and nothing doubled."""
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport) as client:
         results: list[RecordResult] = []
         threads = [
@@ -293,10 +272,10 @@ def test_a_registry_may_come_from_a_file(tmp_path: Path) -> None:
         'schema = 1\nproject = "p"\n[metrics.m]\nversion = 1\ntype = "boolean"\n'
         'description = "d"\nepsilon = 1.0\nmechanism = "rr"\n'
     )
-    transport = Memory()
+    transport = MemoryTransport()
     with _client(transport, registry=path) as client:
         client.record("m", True)
-    assert repr(client) == "<Client project='p' metrics=1>"
+    assert repr(client) == "<Client project='p' state=memory>"
     assert len(transport.reports) == 1
 
 
@@ -319,7 +298,7 @@ def test_a_registry_may_come_from_a_file(tmp_path: Path) -> None:
 def test_a_bad_setting_is_refused_at_once(options: dict[str, Any]) -> None:
     """Mistakes show at the start, not at the first report."""
     with pytest.raises(ValueError, match=r"key|epsilon"):
-        _client(Memory(), **options)
+        _client(MemoryTransport(), **options)
 
 
 def test_backoff_grows_and_is_capped() -> None:
@@ -332,7 +311,7 @@ def test_backoff_grows_and_is_capped() -> None:
 def test_a_client_that_was_never_used_starts_no_thread() -> None:
     """The sender is lazy."""
     before = threading.active_count()
-    client = _client(Memory())
+    client = _client(MemoryTransport())
     assert threading.active_count() == before
     client.shutdown()
     gc.collect()

@@ -1,5 +1,6 @@
 """The ledger: exact sums, limits that hold, refusals that change nothing."""
 
+from contextlib import suppress
 from datetime import date
 
 import pytest
@@ -12,9 +13,18 @@ TODAY = date(2026, 11, 29)
 FREE = Limits(None, None)
 
 
+class _Refused(Exception):
+    """Rolls back."""
+
+
 def _charge(state: State, item: Charge, limits: Limits, today: date = TODAY) -> RecordStatus:
-    with state.transaction() as connection:
-        return charge(connection, item, today, limits)
+    """As the client does it: what is not queued is rolled back."""
+    status = RecordStatus.QUEUED
+    with suppress(_Refused), state.transaction() as connection:
+        status = charge(connection, item, today, limits)
+        if status is not RecordStatus.QUEUED:
+            raise _Refused
+    return status
 
 
 def _item(window: str = "2026-11-29", nano: int = 1_000_000_000) -> Charge:

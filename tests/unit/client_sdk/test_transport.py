@@ -4,7 +4,15 @@ import socket
 
 import pytest
 
-from dither_client.transport import Delivered, HttpTransport, Outcome, Refused, Retry, check_endpoint
+from dither_client.transport import (
+    Delivered,
+    HttpTransport,
+    Outcome,
+    Refused,
+    Retry,
+    TooLarge,
+    check_endpoint,
+)
 from support.http import Answer, scripted_server
 
 
@@ -32,8 +40,9 @@ def _send(url: str) -> Outcome:
         (Answer(status=500), Retry("http:500", None)),
         (Answer(status=401), Refused("http:401")),
         (Answer(status=400), Refused("http:400")),
-        (Answer(status=302, headers={"Location": "http://127.0.0.1:9/"}), Refused("http:302")),
-        (Answer(status=200), Refused("http:200")),
+        (Answer(status=413), TooLarge()),
+        (Answer(status=302, headers={"Location": "http://127.0.0.1:9/"}), Retry("http:302")),
+        (Answer(status=200), Retry("http:200")),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -63,7 +72,7 @@ def test_nobody_listening_is_retried() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     outcome = _send(f"http://127.0.0.1:{port}")
-    assert outcome == Retry("network:ConnectionError")
+    assert outcome == Retry("network:ConnectionError", answered=False)
 
 
 def test_the_request_carries_the_key_and_nothing_that_tells_devices_apart(

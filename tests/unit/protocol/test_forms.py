@@ -8,7 +8,9 @@ from dither_protocol.mechanisms.forms import (
     encode_base64url,
     pack_bits,
     pack_index,
+    pack_pair,
     unpack_index,
+    unpack_pair,
 )
 from support.protocol_samples import MARKER, refused
 
@@ -137,3 +139,50 @@ def test_bit_string_errors_keep_quiet() -> None:
     ):
         with refused(MechanismError, "", secret=MARKER[:-1]):
             pack_bits(data, d)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2**32), st.data())
+def test_pair_round_trip(seed: int, g: int, data: st.DataObject) -> None:
+    """Every seed and bucket survive packing, as two little-endian words of four bytes."""
+    value = data.draw(st.integers(0, g - 1))
+    packed = pack_pair([seed, value], g)
+    assert packed == seed.to_bytes(4, "little") + value.to_bytes(4, "little")
+    assert unpack_pair(packed) == [seed, value]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [(7, 1), [7], [7, 1, 1], [], 7, "AA", None, {7: 1}, [True, 1], [7, True], [7.0, 1], [7, "1"], [7, None], [[7], 1]],
+)
+def test_pair_of_wrong_type(data: object) -> None:
+    """A pair is a list of two ints and nothing that equals one."""
+    with pytest.raises(MechanismError, match=r"data must be a list of two whole numbers, \[seed, value\]"):
+        pack_pair(data, 3)
+
+
+def test_pair_is_no_subclass_of_list_or_int() -> None:
+    """What JSON cannot give is refused, even where it behaves alike."""
+
+    class Listed(list[int]):
+        pass
+
+    class Number(int):
+        pass
+
+    for data in (Listed([7, 1]), [Number(7), 1], [7, Number(1)]):
+        with pytest.raises(MechanismError, match="list of two whole numbers"):
+            pack_pair(data, 3)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**70, -(2**70)])
+def test_seed_outside_32_bits(seed: int) -> None:
+    """A seed has 32 bits."""
+    with pytest.raises(MechanismError, match=r"^the seed must be in \[0, 2\^32\)$"):
+        pack_pair([seed, 1], 3)
+
+
+@pytest.mark.parametrize("value", [-1, 3, 2**32, 2**70])
+def test_bucket_outside_its_range(value: int) -> None:
+    """A value is one of the g buckets."""
+    with pytest.raises(MechanismError, match=r"^the value must be in \[0, 3\)$"):
+        pack_pair([7, value], 3)

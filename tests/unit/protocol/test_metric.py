@@ -1,4 +1,5 @@
 import hashlib
+import pickle
 from datetime import UTC, date, datetime
 
 import pytest
@@ -211,3 +212,24 @@ def test_once_closes_instead_of_expiring() -> None:
     assert metric.expires == date(2027, 6, 30)
     assert window.end == datetime(2027, 7, 1, tzinfo=UTC)
     assert not metric.expired(window)
+
+
+def test_equal_metrics_have_one_hash() -> None:
+    """A metric can be a key: equal ones are one key, whatever the order in which their dimensions are written."""
+    reordered = browser(dimensions=dict(reversed(browser().dimensions.items())))
+    assert list(reordered.dimensions) != list(browser().dimensions)
+    assert reordered == browser()
+    assert len({browser(), browser(), reordered}) == 1
+
+
+def test_another_meaning_is_another_key() -> None:
+    """Versions stand apart in a set; a description is no meaning, but it keeps two metrics apart as well."""
+    metrics = {browser(), browser(version=3), browser(description="Which browser?"), _dark_mode()}
+    assert len(metrics) == 4
+    assert hash(browser(description="Which browser?")) == hash(browser())
+
+
+def test_a_metric_survives_pickling() -> None:
+    """It may be sent to another process, and is the same key there."""
+    again = pickle.loads(pickle.dumps(browser()))  # noqa: S301  # its own bytes
+    assert {again: 1}[browser()] == 1

@@ -177,13 +177,21 @@ def test_unknown_keys_are_errors(place: str, path: str) -> None:
         "metrics.browser.description",
         "metrics.browser.categories",
         "metrics.browser.epsilon",
-        "metrics.browser.mechanism",
     ],
 )
 def test_required_keys(place: str) -> None:
     """A key without a default is asked for by name."""
     with refused(RegistryError, f"{place}: is required"):
         registry_from_document(_without(place))
+
+
+def test_without_a_mechanism_the_best_one_is_taken() -> None:
+    """A metric that names none, or `auto`, has the mechanism that `auto` stands for, by its own name."""
+    named = registry_from_document(_with("metrics.browser.mechanism", "grr"))
+    for raw in (_without("metrics.browser.mechanism"), _with("metrics.browser.mechanism", "auto")):
+        registry = registry_from_document(raw)
+        assert registry.metric("browser").mechanism == mechanism("auto", 1.0, 3) == mechanism("grr", 1.0, 3)
+        assert registry.metric("browser").params_hash == named.metric("browser").params_hash
 
 
 def test_once_requires_expires() -> None:
@@ -220,7 +228,7 @@ EXPANDING = "\ufb2c" * 200  # 600 characters in normal form C
         *(("metrics.browser.type", value) for value in ("Boolean", "numeric", 1, None)),
         *(("metrics.browser.description", value) for value in (1, None, "a\x00b", "a\x9bb", "a\ud800b")),
         *(("metrics.browser.owner", value) for value in (1, "a\x1bb")),
-        *(("metrics.browser.mechanism", value) for value in ("auto", "rr", "GRR", 1, None)),
+        *(("metrics.browser.mechanism", value) for value in ("Auto", "rr", "GRR", 1, None)),
         *(("metrics.browser.period", value) for value in ("daily", "", None, 1, ["day"])),
         *(("metrics.browser.collection", value) for value in ("memoized", None)),
         *(

@@ -3,7 +3,7 @@
 import pytest
 
 from dither_protocol.registry import registry_from_document
-from dither_protocol.storage import estimate_field, estimate_key
+from dither_protocol.storage import combined_key, estimate_field, estimate_key
 from dither_server.app import create_app
 from support.server import INGEST_KEY, OPERATOR_KEY, REGISTRY, bearer, registry, settings
 
@@ -76,8 +76,32 @@ def test_estimates_come_as_published_with_versions_side_by_side(store, tmp_path)
     assert answer["metric"] == "dark_mode"
     assert [(v["version"], v["estimates"]) for v in answer["versions"]] == [(1, [{"n": 1}]), (2, [{"n": 2}])]
     assert answer["versions"][0]["params"] == registry().metrics["dark_mode"].params_hash
+    assert (answer["combined"], answer["combination"]["rule"]) == ([], "weighted-by-n")
     later = _get(client, "/v1/metrics/dark_mode/estimates?from=2126-11-30").json
     assert [v["estimates"] for v in later["versions"]] == [[], []]
+    assert later["combination"]["rule"] == "single-version"
+
+
+def test_combined_estimates_come_beside_the_versions(store, tmp_path):
+    """What the worker published over both versions is passed on; with other labels it is withheld, and said why."""
+    head = "[metrics.browser]\nversion = "
+    create_app(settings(tmp_path, store.url))
+    texts = {
+        "weighted-by-n": REGISTRY.replace(f"{head}2", f"{head}3"),
+        "side-by-side": REGISTRY.replace(f"{head}2", f"{head}4").replace('"edge", ', ""),
+    }
+    field = estimate_field("2126-11-29", None)
+    for version, (rule, text) in enumerate(texts.items(), start=3):
+        client = create_app(settings(tmp_path, store.url, registry_text=text)).test_client()
+        with store.client() as redis:
+            for each in (2, version):
+                redis.hset(estimate_key("browser", each), field, f'{{"n":{each}}}')
+            redis.hset(combined_key("browser"), mapping={field: '{"n":5}', f"n|{field}": 5})
+        answer = _get(client, "/v1/metrics/browser/estimates").json
+        assert answer["combination"]["rule"] == rule
+        assert answer["combined"] == ([{"n": 5}] if rule == "weighted-by-n" else [])
+    assert answer["combination"]["reason"] == "the versions have different labels"
+    assert [v["estimates"] for v in answer["versions"]] == [[{"n": 2}], [{"n": 3}], [{"n": 4}]]
 
 
 def test_a_metric_that_left_the_registry_is_still_read(store, tmp_path):

@@ -1,18 +1,21 @@
 """Published estimates: chosen by window and dimensions, in order, untouched."""
 
+import json
+
 import msgspec
 import pytest
 
+from dither_protocol.registry import encode_definition, registry_from_document
 from dither_server.problems import Problem
-from dither_server.published import Selection, version_documents
-from dither_server.store_rules import PublishedVersion
+from dither_server.published import Selection, estimates_document
+from dither_server.store_rules import Published, PublishedVersion
 
 DEFINITION = b'{"name":"m","params":"0123abcd","table":{}}'
 
 
 def _fields(estimates, **query):
     versions = [PublishedVersion(1, DEFINITION, {field: field.encode() for field in estimates})]
-    (version,) = version_documents(versions, Selection.from_query(query))
+    (version,) = estimates_document("m", Published(versions), Selection.from_query(query))["versions"]
     return [bytes(document).decode() for document in version["estimates"]]
 
 
@@ -97,8 +100,83 @@ def test_versions_stand_side_by_side():
     """Each version has its params and its own estimates, as the estimator wrote them."""
     document = b'{ "n" : 1.50 }'
     versions = [PublishedVersion(1, DEFINITION, {"2026-11|": document}), PublishedVersion(2, DEFINITION, {})]
-    text = msgspec.json.encode(version_documents(versions, Selection()))
+    text = msgspec.json.encode(estimates_document("m", Published(versions), Selection()))
     assert text == (
-        b'[{"version":1,"params":"0123abcd","estimates":[' + document + b"]},"
-        b'{"version":2,"params":"0123abcd","estimates":[]}]'
+        b'{"metric":"m","versions":[{"version":1,"params":"0123abcd","estimates":[' + document + b"]},"
+        b'{"version":2,"params":"0123abcd","estimates":[]}],"combined":[],'
+        b'"combination":{"rule":"single-version","reason":"one version has estimates here"}}'
     )
+
+
+def _definition(version, **changes):
+    table = {
+        "version": version,
+        "type": "categorical",
+        "description": "m",
+        "categories": ["a", "b", "c"],
+        "epsilon": 1.0,
+        "mechanism": "oue",
+    } | changes
+    document = {"schema": 1, "project": "p", "metrics": {"m": table}}
+    return encode_definition(registry_from_document(document), "m").encode()
+
+
+def _two_versions(second, fields=("2026-11-29|*",), combined=("2026-11-29|*",), **query):
+    """The answer where version 1 has an estimate of 2026-11-29 and version 2 those of ``fields``."""
+    versions = [
+        PublishedVersion(1, _definition(1), {"2026-11-29|*": b'"1"', "n|2026-11-29|*": b"7"}),
+        PublishedVersion(2, second, dict.fromkeys(fields, b'"2"')),
+    ]
+    joint = dict.fromkeys(combined, b'"both"') | {f"n|{field}": b"9" for field in combined}
+    answer = estimates_document("m", Published(versions, joint), Selection.from_query(query))
+    return json.loads(msgspec.json.encode(answer))
+
+
+def test_versions_of_one_question_are_combined_beside_their_own_estimates():
+    """Another mechanism and epsilon make no other question; the worker's own fields are left out."""
+    answer = _two_versions(_definition(2, mechanism="grr", epsilon=2.0))
+    assert answer["combined"] == ["both"]
+    assert answer["combination"] == {
+        "rule": "weighted-by-n",
+        "reason": "the versions have the same labels and period",
+    }
+    assert [version["estimates"] for version in answer["versions"]] == [["1"], ["2"]]
+
+
+@pytest.mark.parametrize(
+    ("second", "word"),
+    [
+        (_definition(2, categories=["a", "b", "d"]), "labels"),
+        (_definition(2, categories=["b", "a", "c"]), "labels"),
+        (_definition(2, period="hour"), "period"),
+        (DEFINITION, "cannot be read"),
+    ],
+)
+def test_versions_of_different_questions_stand_side_by_side(second, word):
+    """Other labels, another order of them, another period or an unreadable definition: nothing is combined."""
+    answer = _two_versions(second)
+    assert answer["combination"]["rule"] == "side-by-side"
+    assert word in answer["combination"]["reason"]
+    assert answer["combined"] == []
+    assert [version["estimates"] for version in answer["versions"]] == [["1"], ["2"]]
+
+
+def test_only_versions_with_estimates_in_the_range_decide():
+    """A later version with other labels does not touch a range that it has no estimates in."""
+    other = _definition(2, categories=["x", "y"])
+    for days, rule in (("2026-11-29", "single-version"), ("2026-11-30", "side-by-side")):
+        answer = _two_versions(other, fields=["2026-11-30|*"], to=days)
+        assert answer["combination"]["rule"] == rule
+        assert answer["combined"] == []
+    nothing = _two_versions(other, **{"from": "2026-12"})["combination"]
+    assert nothing == {"rule": "single-version", "reason": "no version has estimates here"}
+
+
+def test_combined_estimates_are_selected_like_the_others():
+    """Range and dimensions choose among them; where none is left the reason says so."""
+    same = _definition(2, mechanism="grr")
+    assert _two_versions(same, dimensions="*")["combined"] == ["both"]
+    later = _two_versions(same, combined=["2026-11-28|*"], **{"from": "2026-11-29"})
+    assert (later["combined"], later["combination"]["rule"]) == ([], "weighted-by-n")
+    assert "no window here is combined" in later["combination"]["reason"]
+    assert _two_versions(same, fields=["2026-11-29|os=a"], dimensions="os=a")["combined"] == []

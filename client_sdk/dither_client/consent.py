@@ -1,0 +1,55 @@
+"""May this device answer? The person's own decision, the app's argument, the environment, in this order."""
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dither_client.outbox import erase
+from dither_client.state import read_note, write_note
+
+_NOTE: Final = "consent"
+
+
+class Standing(NamedTuple):
+    """What holds where the person has not decided.
+
+    Attributes:
+        enabled: False switches the SDK off altogether.
+        consent: what counts as the answer of somebody who was not asked.
+    """
+
+    enabled: bool
+    consent: bool
+
+
+def standing(enabled: bool | None, consent: bool | None, environ: Mapping[str, str]) -> Standing:
+    """An explicit argument goes before the environment, the environment before the default, which is yes.
+
+    ``DITHER_DISABLED=1`` switches off, ``DO_NOT_TRACK=1`` (consoledonottrack.com) counts as a no.
+    """
+    return Standing(
+        enabled=environ.get("DITHER_DISABLED", "") in ("", "0") if enabled is None else enabled,
+        consent=environ.get("DO_NOT_TRACK", "") in ("", "0") if consent is None else consent,
+    )
+
+
+def given(connection: sqlite3.Connection, default: bool) -> bool:
+    """Whether the person agrees: what they decided last, else ``default``."""
+    decided = read_note(connection, _NOTE)
+    return default if decided is None else decided == "yes"
+
+
+def decided(connection: sqlite3.Connection) -> bool | None:
+    """What the person decided; None where they have not."""
+    note = read_note(connection, _NOTE)
+    return None if note is None else note == "yes"
+
+
+def decide(connection: sqlite3.Connection, agrees: bool) -> int:
+    """Keep the person's decision; a no erases the queue and keeps the ledger (invariant P8).
+
+    Returns:
+        How many reports were erased.
+    """
+    write_note(connection, _NOTE, "yes" if agrees else "no")
+    return 0 if agrees else erase(connection)

@@ -1,0 +1,23 @@
+"""Warnings that do not flood the app's log: each kind at most once a minute."""
+
+import logging
+import time
+from typing import Final
+
+PAUSE_S: Final = 60.0
+
+_log = logging.getLogger("dither_client")
+
+
+class Warner:
+    """Logs a warning unless one of its kind was logged less than a minute ago."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def warn(self, kind: str, message: str, *arguments: object) -> None:
+        """Log ``message`` if it is time for this ``kind`` again."""
+        now = time.monotonic()
+        if now - self._last.get(kind, -PAUSE_S) >= PAUSE_S:
+            self._last[kind] = now
+            _log.warning(message, *arguments)
