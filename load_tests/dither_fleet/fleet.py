@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dither_client.sender import backoff_s
+from dither_client.backoff import backoff_s
 from dither_client.transport import Delivered, HttpTransport, Retry
 from dither_fleet.population import draw
 from dither_fleet.samplers import randomize_many

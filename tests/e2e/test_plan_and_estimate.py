@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import math
+import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,7 +32,13 @@ NAMES = [*MECHANISMS, "auto"]
 
 def _dither(folder: Path, *options: str) -> str:
     done = subprocess.run(
-        [str(DITHER), *options], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [str(DITHER), *options],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
@@ -106,7 +114,7 @@ def test_a_plan_as_json(tmp_path: Path) -> None:
         assert {row["share"] for row in rows} == {share}
         for row in rows:
             assert row["central_std_error"] < row["std_error"] < row["half_width"]
-        ratios = [a["std_error"] / b["std_error"] for a, b in zip(rows, rows[1:], strict=False)]
+        ratios = [a["std_error"] / b["std_error"] for a, b in pairwise(rows)]
         assert ratios == pytest.approx([math.sqrt(10)] * 3)
 
 
