@@ -8,10 +8,11 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dither_client.results import RecordStatus
-from dither_client.state import add_to_total, read_total
+from dither_client.state import add_to_totals, read_total
 
 NANO: Final = 10**9
 LIFETIME: Final = "lifetime"
@@ -70,11 +71,13 @@ class PrivacyLedger:
     metrics: dict[str, MetricSpending]
 
 
+@lru_cache(maxsize=256)
 def nano_charge(epsilon: float) -> int:
     """An epsilon to be charged, in nano-epsilon, rounded up."""
     return int((Decimal(repr(epsilon)) * NANO).to_integral_value(rounding=ROUND_CEILING))
 
 
+@lru_cache(maxsize=256)
 def strictest(*limits: float | None) -> int | None:
     """The lowest of several limits, in nano-epsilon, rounded down; None where there is none at all."""
     known = [limit for limit in limits if limit is not None]
@@ -93,8 +96,9 @@ def charge(connection: sqlite3.Connection, item: Charge, today: date, limits: Li
     added = connection.execute("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", item)
     if not added.rowcount:
         return RecordStatus.ALREADY_REPORTED
-    for scope, limit in ((today.isoformat(), limits.per_day), (LIFETIME, limits.lifetime)):
-        add_to_total(connection, scope, item.nano_epsilon)
+    day = today.isoformat()
+    add_to_totals(connection, (day, item.nano_epsilon), (LIFETIME, item.nano_epsilon))
+    for scope, limit in ((day, limits.per_day), (LIFETIME, limits.lifetime)):
         if limit is not None and read_total(connection, scope) > limit:
             return RecordStatus.BUDGET_EXHAUSTED
     return RecordStatus.QUEUED

@@ -13,7 +13,7 @@ from datetime import date
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from dither_client.state import add_to_total, read_total
+from dither_client.state import add_to_total, add_to_totals, read_total
 from dither_protocol.windows import batch_until
 from dither_protocol.wire import MAX_BODY_BYTES, MAX_REPORTS, encode_batch, new_batch_id, split_batch
 
@@ -64,13 +64,11 @@ def add(connection: sqlite3.Connection, report: OpenReport, max_reports: int, ma
     Returns:
         False where the queue is full; the caller must roll back then.
     """
-    for scope, amount, limit in (
-        (QUEUED_REPORTS, 1, max_reports),
-        (QUEUED_BYTES, len(report.body), max_bytes),
-    ):
-        add_to_total(connection, scope, amount)
-        if read_total(connection, scope) > limit:
-            return False
+    add_to_totals(connection, (QUEUED_REPORTS, 1), (QUEUED_BYTES, len(report.body)))
+    if read_total(connection, QUEUED_REPORTS) > max_reports:
+        return False
+    if read_total(connection, QUEUED_BYTES) > max_bytes:
+        return False
     last_date = report.last_date.isoformat() if report.last_date else None
     connection.execute(
         "INSERT INTO open_reports (owner, due_at, period, last_date, body) VALUES (?, ?, ?, ?, ?)",

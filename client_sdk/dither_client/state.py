@@ -240,6 +240,15 @@ def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> Non
     )
 
 
+def add_to_totals(connection: sqlite3.Connection, first: tuple[str, int], second: tuple[str, int]) -> None:
+    """Add to two of the sums in one statement."""
+    connection.execute(
+        "INSERT INTO totals VALUES (?, ?), (?, ?)"
+        " ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount",
+        first + second,
+    )
+
+
 def read_total(connection: sqlite3.Connection, scope: str) -> int:
     """One of the sums; 0 where nothing was ever added."""
     row = connection.execute("SELECT amount FROM totals WHERE scope = ?", (scope,)).fetchone()

@@ -86,15 +86,14 @@ def _read(period: str, label: str) -> datetime:
     return datetime(year, int(label[5:7]), day, hour, tzinfo=UTC)
 
 
+_LABEL_LENGTHS: Final = {"hour": 13, "day": 10, "month": 7}  # of ISO 8601
+
+
 def _label(period: str, start: datetime) -> str:
-    if period == "hour":
-        return start.strftime("%Y-%m-%dT%H")
-    if period == "day":
-        return start.strftime("%Y-%m-%d")
     if period == "week":
         year, week, _ = start.isocalendar()
         return f"{year:04d}-W{week:02d}"
-    return start.strftime("%Y-%m")
+    return start.isoformat()[: _LABEL_LENGTHS[period]]
 
 
 def _window(period: str, start: datetime) -> Window:

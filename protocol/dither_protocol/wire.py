@@ -22,6 +22,7 @@ MAX_REPORTS: Final = 1_000
 
 REPORT_KEYS: Final = frozenset({"metric", "version", "params", "window", "dimensions", "data"})
 _MAX_TEXT: Final = 400  # longer than any name, label or window that could be right
+_compact: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -80,7 +81,7 @@ def report_document(report: Report) -> dict[str, Any]:
 
 def encode_report(report: Report) -> str:
     """One report as compact JSON text."""
-    return json.dumps(report_document(report), separators=(",", ":"), allow_nan=False)
+    return _compact(report_document(report))
 
 
 def encode_batch(batch_id: bytes, until: date, reports: Iterable[str]) -> bytes:
@@ -92,7 +93,7 @@ def encode_batch(batch_id: bytes, until: date, reports: Iterable[str]) -> bytes:
 def split_batch(body: bytes) -> list[str]:
     """The reports of a batch that `encode_batch` made, each as the text that went in."""
     reports: list[dict[str, Any]] = json.loads(body)["reports"]
-    return [json.dumps(report, separators=(",", ":"), allow_nan=False) for report in reports]
+    return [_compact(report) for report in reports]
 
 
 def _refuse_constant(_: str) -> None:

@@ -1,5 +1,6 @@
 """Samplers of the unary encodings ``sue`` and ``oue``."""
 
+from functools import lru_cache
 from typing import cast
 
 from dither_client import entropy
@@ -22,18 +23,25 @@ def bernoulli_bits(threshold: int, count: int) -> int:
         threshold: in [0, 2^32).
         count: number of bits, at least 1.
     """
-    if threshold == 0:
-        return 0
+    steps = _steps(threshold)
     size = (count + 7) // 8
-    skipped = (threshold & -threshold).bit_length() - 1
-    pool = entropy.random_bytes(size * (SCALE_BITS - skipped))
+    pool = entropy.random_bytes(size * len(steps))
     verdicts = 0
     at = 0
-    for digit in range(skipped, SCALE_BITS):
+    for is_one in steps:
         digits = int.from_bytes(pool[at : at + size], "little")
         at += size
-        verdicts = verdicts | digits if threshold >> digit & 1 else verdicts & digits
+        verdicts = verdicts | digits if is_one else verdicts & digits
     return verdicts & ((1 << count) - 1)
+
+
+@lru_cache(maxsize=256)
+def _steps(threshold: int) -> tuple[bool, ...]:
+    """The binary digits of a threshold from its lowest 1 up; none for 0."""
+    if threshold == 0:
+        return ()
+    skipped = (threshold & -threshold).bit_length() - 1
+    return tuple(bool(threshold >> digit & 1) for digit in range(skipped, SCALE_BITS))
 
 
 def sample(mechanism: Mechanism, index: int) -> str:
