@@ -10,6 +10,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent))
 
 import counting
+import peers
 import sdk
 from harness import Row, machine
 
@@ -21,7 +22,7 @@ def main() -> None:
     console = Console()
     measured: list[Row] = []
     table = Table("what", "measured", "unit", "target", "ratio", "met")
-    for suite in (sdk, counting):
+    for suite in (sdk, peers, counting):
         for row in suite.rows():
             measured.append(row)
             console.print(f"  {row.name}: {row.value:,.1f} {row.unit}")
