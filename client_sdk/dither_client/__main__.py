@@ -141,6 +141,7 @@ def _decide(agrees: bool) -> Callable[[State, argparse.Namespace], int]:
     def decide(state: State, _: argparse.Namespace) -> int:
         with state.transaction(durable=True) as connection:
             erased = consent.decide(connection, agrees)
+        state.drop_traces()
         print("yes: the app may report" if agrees else f"no: nothing more is sent, {erased} reports erased")
         return EXIT_OK
 
@@ -150,6 +151,7 @@ def _decide(agrees: bool) -> Callable[[State, argparse.Namespace], int]:
 def _forget(state: State, _: argparse.Namespace) -> int:
     with state.transaction(durable=True) as connection:
         erased = outbox.erase(connection)
+    state.drop_traces()
     print(f"{erased} reports erased; the ledger stays")
     return EXIT_OK
 

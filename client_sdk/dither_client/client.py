@@ -299,7 +299,8 @@ class Client:
         """A state that cannot be used never harms the app: the SDK switches itself off, and says so once."""
         if not self._broken:
             self._broken = str(error)
-            _log.warning("the SDK switches itself off: %s", error)
+            # As text: the error's traceback leads to frames that hold the raw value, and handlers keep arguments.
+            _log.warning("the SDK switches itself off: %s", str(error))
 
     # Delivering
 
@@ -374,11 +375,15 @@ class Client:
             try:
                 with self._state.transaction(durable=True) as connection:
                     consents.decide(connection, agrees)
-                return
+                break
             except StateBusyError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+        if not agrees:
+            self._state.drop_traces()
+        elif self._source.next_fetch_at is not None or self.pending_reports():
+            self._sender.wake()
 
     def pending(self) -> Pending:
         """Exactly what is going to leave the device, of all processes that share the state.

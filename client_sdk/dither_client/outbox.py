@@ -22,6 +22,7 @@ QUEUED_BYTES: Final = "queued bytes"
 FAR_AHEAD_S: Final = 2 * 3600.0
 
 _HEAD_ROOM_BYTES = 200  # the batch's own keys, and a little
+_DATA_BYTES = 32  # more than any datum that is a number or two; bit reports of one metric are all equally long
 
 
 class Batch(NamedTuple):
@@ -52,6 +53,15 @@ class OpenReport(NamedTuple):
     body: str
 
 
+def _cost(report: str) -> int:
+    """What a report counts for in the limit of bytes: the same whatever its datum, which stands last in it.
+
+    With the true length, a nearly full queue would take a short datum and refuse a long one (invariant P9).
+    """
+    head, data = report.rsplit(":", 1)
+    return len(head) + max(len(data), _DATA_BYTES)
+
+
 def add(connection: sqlite3.Connection, report: OpenReport, max_reports: int, max_bytes: int) -> bool:
     """Queue one encoded report inside the caller's transaction.
 
@@ -64,7 +74,7 @@ def add(connection: sqlite3.Connection, report: OpenReport, max_reports: int, ma
     Returns:
         False where the queue is full; the caller must roll back then.
     """
-    add_to_totals(connection, (QUEUED_REPORTS, 1), (QUEUED_BYTES, len(report.body)))
+    add_to_totals(connection, (QUEUED_REPORTS, 1), (QUEUED_BYTES, _cost(report.body)))
     if read_total(connection, QUEUED_REPORTS) > max_reports:
         return False
     if read_total(connection, QUEUED_BYTES) > max_bytes:
@@ -131,13 +141,14 @@ def _insert(connection: sqlite3.Connection, owner: str, until: date, reports: li
 
 
 def next_batch(connection: sqlite3.Connection, owner: str) -> Batch | None:
-    """A sealed batch of this owner, in an order that tells nothing: that of its random id.
+    """A sealed batch of this owner: untried ones first, in the order of their random ids, which tells nothing.
 
     The batch is marked as in doubt from here on: if the process dies during the try, the server may have it.
-    `answered` takes the mark back. The caller's transaction must be a durable one.
+    `postpone` takes the mark back after an answer. The caller's transaction must be a durable one.
     """
     row = connection.execute(
-        "SELECT batch_id, until, reports, in_doubt, body FROM batches WHERE owner = ? ORDER BY batch_id LIMIT 1",
+        "SELECT batch_id, until, reports, in_doubt, body FROM batches WHERE owner = ?"
+        " ORDER BY tried_at, batch_id LIMIT 1",
         (owner,),
     ).fetchone()
     if row is None:
@@ -146,9 +157,19 @@ def next_batch(connection: sqlite3.Connection, owner: str) -> Batch | None:
     return Batch(row[0], date.fromisoformat(row[1]), row[2], bool(row[3]), row[4])
 
 
-def answered(connection: sqlite3.Connection, batch: Batch) -> None:
-    """A try of this batch got an answer, so it left no doubt that was not there before."""
-    connection.execute("UPDATE batches SET in_doubt = ? WHERE batch_id = ?", (batch.in_doubt, batch.batch_id))
+def postpone(connection: sqlite3.Connection, batch: Batch, now: float, *, answered: bool) -> None:
+    """A try of this batch failed: it goes behind the others, so that one that always fails holds up no other.
+
+    Args:
+        connection: inside a transaction.
+        batch: as `next_batch` gave it.
+        now: time on the device.
+        answered: whether the try got an answer, so that it left no doubt that was not there before.
+    """
+    connection.execute(
+        "UPDATE batches SET tried_at = ?, in_doubt = ? WHERE batch_id = ?",
+        (now, batch.in_doubt or not answered, batch.batch_id),
+    )
 
 
 def remove(connection: sqlite3.Connection, batch: Batch) -> None:
@@ -157,7 +178,7 @@ def remove(connection: sqlite3.Connection, batch: Batch) -> None:
     if gone.rowcount:
         add_to_total(connection, QUEUED_REPORTS, -batch.reports)
         reports = split_batch(batch.body)
-        add_to_total(connection, QUEUED_BYTES, -sum(len(report) for report in reports))
+        add_to_total(connection, QUEUED_BYTES, -sum(map(_cost, reports)))
 
 
 def split(connection: sqlite3.Connection, owner: str, batch: Batch) -> bool:
@@ -169,7 +190,9 @@ def split(connection: sqlite3.Connection, owner: str, batch: Batch) -> bool:
     reports = split_batch(batch.body)
     if len(reports) < 2:
         return False
-    connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch.batch_id,))
+    gone = connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch.batch_id,))
+    if not gone.rowcount:  # erased during the try: it must not come back in halves (invariant P8)
+        return True
     middle = len(reports) // 2
     for half in (reports[:middle], reports[middle:]):
         _insert(connection, owner, batch.until, half)

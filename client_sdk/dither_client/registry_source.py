@@ -7,6 +7,7 @@ app's limits on epsilon hold for both (invariant P6).
 import json
 import logging
 import sqlite3
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ _log = logging.getLogger("dither_client")
 
 _NOTE: Final = "registry"
 _IN_USE: Final = "registry in use"
+_NEXT_FETCH: Final = "next registry fetch"
 REFRESH_S: Final = 6 * 3600.0
 RETRY_S: Final = 300.0
 
@@ -57,12 +59,15 @@ def remember_in_use(connection: sqlite3.Connection, registry: Registry) -> None:
 
 
 def in_use(connection: sqlite3.Connection) -> Registry | None:
-    """The registry that the app ran with last; None where none was noted."""
+    """The registry that the app ran with last; None where none was noted, or none that this version reads."""
     note = read_note(connection, _IN_USE) or read_note(connection, _NOTE)
     if note is None:
         return None
-    document = json.loads(note)
-    return registry_from_document(document.get("document", document))
+    try:
+        document = json.loads(note)
+        return registry_from_document(document.get("document", document))
+    except (RegistryError, ValueError, AttributeError):
+        return None
 
 
 class RegistrySource:
@@ -87,6 +92,11 @@ class RegistrySource:
     def _use_cached(self) -> None:
         with self._state.transaction() as connection:
             note = read_note(connection, _NOTE)
+            next_fetch = read_note(connection, _NEXT_FETCH)
+        with suppress(ValueError):
+            at = float(next_fetch or 0)
+            # Kept over restarts: a program that runs every minute must not show that to the server.
+            self.next_fetch_at = at if at <= time.time() + 2 * REFRESH_S else 0.0
         if note is None:
             return
         try:
@@ -115,6 +125,8 @@ class RegistrySource:
             return
         fetched = transport.fetch_registry(self._etag)
         self.next_fetch_at = now + (RETRY_S if fetched is None else REFRESH_S) * (0.5 + uniform_s(1.0))
+        with self._state.transaction() as connection:
+            write_note(connection, _NEXT_FETCH, repr(self.next_fetch_at))
         if fetched is not None and fetched.document is not None and self._take(fetched):
             self._keep(fetched)
 

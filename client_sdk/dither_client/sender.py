@@ -14,12 +14,13 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from dither_client import backoff, outbox
-from dither_client.errors import StateBrokenError, StateError
+from dither_client.errors import StateBrokenError, StateBusyError, StateError
 from dither_client.owners import Owner
 from dither_client.registry_source import RegistrySource
 from dither_client.results import FlushResult
 from dither_client.state import State
 from dither_client.transport import Delivered, Outcome, Refused, Retry, TooLarge, Transport
+from dither_client.warner import Warner
 
 _log = logging.getLogger("dither_client")
 
@@ -61,6 +62,7 @@ class Sender:
         self._delay_s = delay_s
         self._unlinkable = unlinkable
         self._may_send = may_send
+        self._warner = Warner()
         self._reset()
 
     def _reset(self) -> None:
@@ -88,7 +90,8 @@ class Sender:
         """
         now = self._now()
         due = self._next_due
-        if due is None or due <= now or self._unlinkable:
+        # A time further ahead than the delay is one from before the clock was set back.
+        if due is None or not now < due <= now + self._delay_s or self._unlinkable:
             return now + backoff.uniform_s(self._delay_s)
         return due
 
@@ -126,6 +129,8 @@ class Sender:
         if pending:
             self.wake()
         while pending and time.monotonic() < deadline and not self._must_wait_beyond(deadline):
+            if not self._allowed():
+                break
             with self._changed:
                 if self._thread is None:
                     break
@@ -143,6 +148,12 @@ class Sender:
             pending=pending,
             timed_out=pending > 0,
         )
+
+    def _allowed(self) -> bool:
+        try:
+            return self._may_send()
+        except StateError:
+            return True  # the thread will see
 
     def _must_wait_beyond(self, deadline: float) -> bool:
         """Whether the back-off lasts longer than a caller would wait."""
@@ -176,7 +187,12 @@ class Sender:
         if self._thread is None or not self._thread.is_alive():
             return False
         now = self._now()
-        at = self._next_action(now)
+        try:
+            at = self._next_action(now)
+        except StateBusyError:
+            return True  # another process is writing; ask again
+        except StateError:
+            return False
         return at is not None and at <= now
 
     def join(self, timeout_s: float) -> bool:
@@ -195,7 +211,7 @@ class Sender:
                 try:
                     self._round()
                 except StateBrokenError as error:
-                    _log.warning("the sender stops: %s", error)
+                    _log.warning("the sender stops: %s", str(error))
                     return
                 except StateError:  # another process is writing, or the disk is full: later
                     self._pause()
@@ -215,8 +231,7 @@ class Sender:
             except StateBrokenError:
                 return False
             except StateError:
-                self._pause()
-                at = None
+                at = now + _BUSY_PAUSE_S
             with self._changed:
                 if self._stopping:
                     return False
@@ -226,6 +241,8 @@ class Sender:
                 self._changed.wait(wait_s)
 
     def _next_action(self, now: float) -> float | None:
+        if not self._may_send():
+            return None
         with self._state.transaction() as connection:
             at = outbox.next_due(connection, self._owner.token, now)
             retry_at = backoff.retry_at(connection, now)
@@ -238,9 +255,9 @@ class Sender:
 
     def _round(self) -> None:
         """Refresh the registry if it is time; seal what is due; deliver batch after batch until one fails."""
-        self._registry.refresh(self._transport, self._now())
         if not self._may_send():
             return
+        self._registry.refresh(self._transport, self._now())
         everything, self._flush_wanted = self._flush_wanted, False
         self._next_due = None
         now = self._now()
@@ -283,7 +300,8 @@ class Sender:
             self._book_delivery(batch, outcome)
         else:
             self._count(f"dropped:{outcome.reason}", batch.reports)
-            _log.warning("%d reports dropped for good (%s)", batch.reports, outcome.reason)
+            name = f"dropped:{outcome.reason}"
+            self._warner.warn(name, "%d reports dropped for good (%s)", batch.reports, outcome.reason)
         # Counted first: a flush that sees nothing pending must also see what became of it.
         with self._state.transaction() as connection:
             outbox.remove(connection, batch)
@@ -304,8 +322,7 @@ class Sender:
 
     def _postpone(self, batch: outbox.Batch, outcome: Retry) -> None:
         with self._state.transaction() as connection:
-            if outcome.answered:
-                outbox.answered(connection, batch)
+            outbox.postpone(connection, batch, self._now(), answered=outcome.answered)
             backoff.failed(connection, self._now(), outcome.after_s)
         self._count(f"retry:{outcome.reason}", 1)
         _log.debug("a batch of %d reports is not delivered yet (%s)", batch.reports, outcome.reason)
@@ -316,7 +333,8 @@ class Sender:
         self._count("sent", outcome.accepted)
         self._count("rejected", outcome.rejected)
         if outcome.rejected:
-            _log.warning("the server rejected %d of %d reports", outcome.rejected, batch.reports)
+            words = "the server rejected %d of %d reports"
+            self._warner.warn("rejected", words, outcome.rejected, batch.reports)
 
     def _count(self, name: str, reports: int) -> None:
         if reports:

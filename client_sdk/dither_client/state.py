@@ -43,7 +43,7 @@ CREATE TABLE open_reports (             -- randomised, not yet in a batch
 );
 CREATE TABLE batches (                  -- sealed: these bytes are what every try sends
     batch_id BLOB PRIMARY KEY, owner TEXT NOT NULL, until TEXT NOT NULL, reports INTEGER NOT NULL,
-    send_at REAL NOT NULL, in_doubt INTEGER NOT NULL, body BLOB NOT NULL
+    tried_at REAL NOT NULL, in_doubt INTEGER NOT NULL, body BLOB NOT NULL
 );
 CREATE TABLE notes (                    -- consent, back-off, cached registry
     name TEXT PRIMARY KEY, value TEXT NOT NULL
@@ -175,6 +175,15 @@ class State:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
+
+    def drop_traces(self) -> None:
+        """Empty the write-ahead log, which keeps pages as they were before something was erased.
+
+        Where another process is reading just now, its next checkpoint does it.
+        """
+        with _LOCK, suppress(sqlite3.Error):
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the state must not be used afterwards."""

@@ -131,14 +131,30 @@ def _tally_pairs(mechanism: Mechanism, packed: Packed) -> Counts:
     return local_hashing.count_support(seeds, reported, g, mechanism.d)
 
 
+def total(counters: Counts) -> int:
+    """The sum of counters, exact also where int64 would wrap."""
+    low_half = (1 << 32) - 1
+    return (int((counters >> 32).sum()) << 32) + int((counters & low_half).sum())
+
+
+def _refuse_overflow(counters: Counts) -> None:
+    if total(counters) > _INT64_MAX:
+        raise EstimationError("the counters must add up to less than 2^63")
+
+
 def _hadamard_support(mechanism: Mechanism, counters: Counts) -> Counts:
-    """Row v+1 of the transform is supporting minus other reports; row 0 is all reports."""
+    """Row v+1 of the transform is supporting minus other reports; row 0 is all reports.
+
+    Half their sum is taken half by half, which stays below 2^63; both are odd or both even.
+    """
+    _refuse_overflow(counters)
     rows = transforms.walsh_hadamard(counters)
-    supporting: Counts = (rows[0] + rows[1 : mechanism.d + 1]) // 2
+    supporting: Counts = (rows[0] >> 1) + (rows[1 : mechanism.d + 1] >> 1) + (rows[0] & 1)
     return supporting
 
 
 def _projective_support(mechanism: Mechanism, counters: Counts) -> Counts:
+    _refuse_overflow(counters)
     space = cast(ProjectiveGeometryResponse, mechanism)
     return transforms.orthogonal_sums(counters, space.r, space.t, space.d)
 
@@ -243,7 +259,8 @@ def support(mechanism: Mechanism, counters: ArrayLike) -> Counts:
         int64 of shape (mechanism.d,).
 
     Raises:
-        EstimationError: the counters have another shape, are no whole numbers, or are outside [0, 2^63).
+        EstimationError: the counters have another shape, are no whole numbers, or are outside [0, 2^63); where
+            they are transformed, their sum is outside it.
         MechanismError: reports of this mechanism cannot be counted.
     """
     return _counter(mechanism).support(mechanism, _checked(mechanism, counters))

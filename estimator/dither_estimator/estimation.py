@@ -89,7 +89,7 @@ def estimate(
     if target not in ("population", "reporters"):
         raise EstimationError('the target must be "population" or "reporters"')
     supporters = support(mechanism, counters)
-    n = _checked_n(n, supporters)
+    n = _checked_n(n, max(int(supporters.max()), int(np.max(counters))))
     kind = intervals.simultaneous_interval if simultaneous else intervals.default_interval
     interval = intervals.debiased(mechanism, kind(supporters, n, level))
     if n == 0:
@@ -125,14 +125,15 @@ def _present(mechanism: Mechanism, supporters: NDArray[np.int64], n: int, level:
     return found
 
 
-def _checked_n(n: int, supporters: NDArray[np.int64]) -> int:
+def _checked_n(n: int, most: int) -> int:
+    """``n`` as an int; ``most`` is the largest count, as it came or decoded."""
     try:
         number = -1 if isinstance(n, bool) else index(n)
     except TypeError:
         number = -1
     if not 0 <= number <= _INT64_MAX:
         raise EstimationError("n must be a whole number in [0, 2^63)")
-    if int(supporters.max()) > number:
+    if most > number:
         raise EstimationError("n is less than the number of reports that support a value")
     return number
 

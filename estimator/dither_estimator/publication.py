@@ -101,13 +101,13 @@ def combined_document(metric: Metric, window: Window, parts: Mapping[int, Part])
         parts: by version, (counters, its metric, n) over all dimensions.
 
     Returns:
-        None where the versions must stand side by side: their domains differ, or one has fewer reports than its
-        ``min_reports``.
+        None where the versions must stand side by side: their domains differ, or fewer than two of them have
+        their ``min_reports``. A version with fewer reports than that is left out.
     """
-    versions = [part for _, part in sorted(parts.items())]
-    if len({version.labels for _, version, _ in versions}) > 1:
+    if len({version.labels for _, version, _ in parts.values()}) > 1:
         return None
-    if any(n < version.min_reports for _, version, n in versions):
+    versions = [part for _, part in sorted(parts.items()) if part[2] >= part[1].min_reports]
+    if len(versions) < 2:
         return None
     result = combine(
         [
@@ -117,7 +117,7 @@ def combined_document(metric: Metric, window: Window, parts: Mapping[int, Part])
     )
     return {
         "metric": metric.name,
-        "versions": sorted(parts),
+        "versions": [version.version for _, version, _ in versions],
         "window": {"label": window.label, "start": _instant(window.start), "end": _instant(window.end)},
         "dimensions": None,
         "status": "combined",

@@ -165,8 +165,8 @@ class Worker:
             parts: that version's own part; the others are added.
         """
         for version in self._store.versions(metric.name):
-            other = self._definition(metric.name, version)
-            if version != metric.version and other.period == metric.period:
+            other = self._other_version(metric.name, version)
+            if other is not None and version != metric.version and other.period == metric.period:
                 n, counters = _sum(other, self._window_cells(other, window.label))
                 if n:
                     parts[version] = (counters, other, n)
@@ -174,6 +174,14 @@ class Worker:
         if document is not None:
             field = estimate_field(window.label, None)
             self._store.publish_combined(metric.name, field, document["n"], encode_document(document))
+
+    def _other_version(self, name: str, version: int) -> Metric | None:
+        """A version's definition, or None where this worker cannot read it: then it is left out, and said to be."""
+        try:
+            return self._definition(name, version)
+        except (RegistryError, StorageError) as error:
+            _log.warning("version %d of metric '%s' is not combined with others: %s", version, name, error)
+            return None
 
     def _window_cells(
         self, metric: Metric, label: str

@@ -49,7 +49,8 @@ def blueprint(service: Service) -> Blueprint:
     def get_estimates(name: str) -> Response:
         authorize_operator()
         selection = Selection.from_query(request.args)
-        published = service.store.published(name) if NAME.fullmatch(name) else Published()
+        known = NAME.fullmatch(name)
+        published = service.store.published(name, selection.takes_field) if known else Published()
         if not published.versions and name not in service.registry.metrics:
             raise _unknown_metric()
         return json_answer(estimates_document(name, published, selection))

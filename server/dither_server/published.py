@@ -92,6 +92,11 @@ class Selection:
             self.end is None or found.start < self.end
         )
 
+    def takes_field(self, field: str) -> bool:
+        """The same for the field of an estimate; a companion of the worker's script is never asked for."""
+        window, _, dimensions = field.partition("|")
+        return not field.startswith(_COMPANION) and self.takes(window, dimensions)
+
 
 def _bound(query: Mapping[str, str], name: str) -> Window | None:
     label = query.get(name)

@@ -187,24 +187,45 @@ class Store:
                 pipe.execute_command("EVALSHA", self._admit_sha, *call)  # type: ignore[no-untyped-call]
             return pipe.execute(raise_on_error=False)
 
-    def published(self, name: str) -> Published:
-        """Everything published about a metric.
+    def published(self, name: str, takes: Callable[[str], bool] = lambda field: True) -> Published:
+        """What is published about a metric.
+
+        Args:
+            name: of the metric.
+            takes: which fields are asked for; only their documents are read, whatever else there is.
 
         Raises:
             StoreUnavailable: the store cannot be read now.
         """
         with self._guard():
             known = definitions(self._redis, name)
+            keys = [*(estimate_key(name, version) for version in known), combined_key(name)]
             with self._redis.pipeline(transaction=False) as pipe:
-                for key in (*(estimate_key(name, version) for version in known), combined_key(name)):
-                    pipe.hgetall(key)
-                found = pipe.execute()
-        *estimates, combined = ({field.decode(): value for field, value in each.items()} for each in found)
+                for key in keys:
+                    pipe.hkeys(key)
+                fields = [list(filter(takes, map(bytes.decode, each))) for each in pipe.execute()]
+            *estimates, combined = self._documents(keys, fields)
         versions = [
-            PublishedVersion(version, text, fields)
-            for (version, text), fields in zip(known.items(), estimates, strict=True)
+            PublishedVersion(version, text, found)
+            for (version, text), found in zip(known.items(), estimates, strict=True)
         ]
         return Published(versions, combined)
+
+    def _documents(self, keys: Sequence[str], fields: Sequence[Sequence[str]]) -> list[dict[str, bytes]]:
+        """The documents of some fields of each hash, in one round trip."""
+        with self._redis.pipeline(transaction=False) as pipe:
+            for key, wanted in zip(keys, fields, strict=True):
+                if wanted:
+                    pipe.hmget(key, wanted)
+            found = iter(pipe.execute())
+        return [
+            {
+                field: document
+                for field, document in zip(wanted, next(found) if wanted else (), strict=True)
+                if document is not None  # gone since the fields were read
+            }
+            for wanted in fields
+        ]
 
     def failing_checks(self) -> list[str]:
         """The names of the readiness checks that fail now; empty where the store may take batches."""

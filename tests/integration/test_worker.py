@@ -371,3 +371,16 @@ def test_a_bad_store_url_is_a_configuration_error(url: str, monkeypatch: pytest.
 def test_the_id_after_an_entry_is_the_next_one() -> None:
     """The stream is trimmed exactly to it."""
     assert after(b"17-4") == b"17-5"
+
+
+def test_a_version_that_cannot_be_read_is_left_out_and_stops_nothing(
+    valkey: Valkey, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged definition of another version costs the combination, never the count."""
+    client = valkey.client()
+    client.sadd(storage.versions_key("dark_mode"), 1, 7)
+    client.set(storage.metric_key("dark_mode", 7), b"{damaged")
+    _append(valkey, 0, _dark(1))
+    _worker(valkey).tick()
+    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 1
+    assert "version 7 of metric 'dark_mode' is not combined" in caplog.text

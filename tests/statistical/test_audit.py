@@ -58,7 +58,9 @@ def _outcomes(made: Mechanism, data: list[Data]) -> NDArray[np.int64]:
         for one, n in counts.items():
             support[tuple(supports(made, one, v) for v in range(made.d))] += n
     pairs = permutations(range(made.d), 2)
-    return np.array([*events, *(sum(n for key, n in support.items() if key[v] and not key[u]) for v, u in pairs)])
+    return np.array(
+        [*events, *(sum(n for key, n in support.items() if key[v] and not key[u]) for v, u in pairs)]
+    )
 
 
 def _proven_epsilon(made: Mechanism, sampler: Sampler) -> float:
@@ -68,9 +70,7 @@ def _proven_epsilon(made: Mechanism, sampler: Sampler) -> float:
     alpha = FALSE_ALARM / bounds
     # One bound of each kind for every input and event, at the alarm's share of one comparison.
     low = np.where(counts == 0, 0.0, betaincinv(np.maximum(counts, 1), REPORTS - counts + 1.0, alpha))
-    high = np.where(
-        counts == REPORTS, 1.0, betainccinv(counts + 1.0, np.maximum(REPORTS - counts, 1), alpha)
-    )
+    high = np.where(counts == REPORTS, 1.0, betainccinv(counts + 1.0, np.maximum(REPORTS - counts, 1), alpha))
     ratios = [(low[v] / high[u]).max() for v, u in permutations(range(made.d), 2)]
     return math.log(max(ratios))
 

@@ -44,9 +44,7 @@ DOMAINS = [
     ("subset", 128), ("projective", 128), ("grr", 1_024),
 ]  # fmt: skip
 GRID = [(name, d, epsilon, n) for name, d in DOMAINS for epsilon in EPSILONS for n in SIZES]
-JOINT = [
-    (name, d, epsilon) for name in MECHANISMS if name != "rr" for d in (16, 128) for epsilon in EPSILONS
-]
+JOINT = [(name, d, epsilon) for name in MECHANISMS if name != "rr" for d in (16, 128) for epsilon in EPSILONS]
 Kind = Callable[[NDArray[np.int64], int, float], Interval]
 
 
@@ -90,7 +88,7 @@ def _coverage(made: Mechanism, kind: Kind, n: int, law: Law, share: float) -> fl
     return float(law.chances[(interval.lower <= share) & (share <= interval.upper)].sum())
 
 
-def _least(name: str, d: int, epsilon: float, n: int, kind: Kind, target: str) -> float:
+def _least(name: str, d: int, epsilon: float, n: int, *, kind: Kind, target: str) -> float:
     """The coverage at the share where it is least."""
     made = mechanism(name, epsilon, d)
     shares = SHARES if target == "population" else [round(n * share) / n for share in SHARES]
@@ -101,8 +99,8 @@ def _least(name: str, d: int, epsilon: float, n: int, kind: Kind, target: str) -
 @pytest.mark.parametrize(("name", "d", "epsilon", "n"), GRID)
 def test_intervals_cover_every_share(name: str, d: int, epsilon: float, n: int, target: str) -> None:
     """Clopper-Pearson covers at its level or above, the default at 93 % or above, for both targets."""
-    assert _least(name, d, epsilon, n, clopper_pearson, target) >= LEVEL
-    assert _least(name, d, epsilon, n, default_interval, target) >= DEFAULT_FLOOR
+    assert _least(name, d, epsilon, n, kind=clopper_pearson, target=target) >= LEVEL
+    assert _least(name, d, epsilon, n, kind=default_interval, target=target) >= DEFAULT_FLOOR
 
 
 def _wald(successes: NDArray[np.int64], n: int, level: float) -> Interval:
@@ -116,7 +114,7 @@ def _wald(successes: NDArray[np.int64], n: int, level: float) -> Interval:
 def test_the_grid_would_notice_an_interval_that_promises_too_much(kind: Kind) -> None:
     """Wald, and Wilson where counts are small, fall below the floor somewhere on the grid."""
     few = [(name, d, epsilon, n) for name, d, epsilon, n in GRID if n < SIZES[-1]]
-    assert min(_least(*case, kind, "population") for case in few) < DEFAULT_FLOOR
+    assert min(_least(*case, kind=kind, target="population") for case in few) < DEFAULT_FLOOR
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -148,7 +146,8 @@ def _missed(made: Mechanism, n: int) -> float:
 
     def kind(successes: NDArray[np.int64], n: int, level: float) -> Interval:
         assert level == LEVEL
-        return Interval(*(part[successes] for part in _simultaneous(n, made.d)))
+        lower, upper, method = _simultaneous(n, made.d)
+        return Interval(lower[successes], upper[successes], method[successes])
 
     # Half of the values have no holder at all.
     shares = np.concatenate([_zipf(made.d // 2), np.zeros(made.d - made.d // 2)])
@@ -195,7 +194,11 @@ def table() -> None:
     for name, d in DOMAINS:
         for target in TARGETS:
             least = [
-                min(_least(name, d, epsilon, n, kind, target) for epsilon in EPSILONS for n in SIZES)
+                min(
+                    _least(name, d, epsilon, n, kind=kind, target=target)
+                    for epsilon in EPSILONS
+                    for n in SIZES
+                )
                 for kind in (clopper_pearson, default_interval)
             ]
             print(f"{name:<11}{d:>5}   {target:<12}{least[0]:>17.4%}{least[1]:>10.4%}")

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from dither_estimator import estimate
 from dither_protocol import MECHANISMS, mechanism
-from support.statistics import SHIFT, draw_counters, mean_is
+from support.exact_draws import draw_counters
+from support.statistics import SHIFT, mean_is
 
 REPETITIONS = 5_000
 """A pooled mean squared error is then known to sqrt(2/5000) = 2 % at worst, and a wrong one by 15 % is seen."""

@@ -69,7 +69,11 @@ def test_seeds_are_uniform_and_do_not_depend_on_the_value(source: Source, name: 
     seeds = np.array([data[0] for data in cast(list[list[int]], source(made, held, n))])
     law = np.array([1 / 2] * 32 + [1 / 4] * 31)
     assert follow_chances(_seed_bits(seeds), n, law)
-    for spoiled in (seeds | 1, seeds & ~(1 << 31), np.where(np.arange(n) % 10 < 3, seeds & ~(3 << 16), seeds)):
+    for spoiled in (
+        seeds | 1,
+        seeds & ~(1 << 31),
+        np.where(np.arange(n) % 10 < 3, seeds & ~(3 << 16), seeds),
+    ):
         assert not follow_chances(_seed_bits(spoiled), n, law)
     even = np.full(made.g, 1 / made.g)
     true = np.array([bucket(int(seed), held, made.g) for seed in seeds])

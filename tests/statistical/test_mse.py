@@ -1,9 +1,9 @@
 """Mean squared error over a whole domain, divided by the exact theory, at the size of a real collection.
 
-The target is "reporters": how many devices hold each value is fixed (zipf 1.1, rounded), and the only error is the noise,
-whose variance is `n_variance`. In every repetition some thousand devices go through the whole protocol: randomised, by the
-SDK and by the fleet's sampler, and counted from their wire data. The counters of the others are drawn from their exact
-joint law.
+The target is "reporters": how many devices hold each value is fixed (zipf 1.1, rounded), and the only error is the
+noise, whose variance is `n_variance`. In every repetition some thousand devices go through the whole protocol:
+randomised, by the SDK and by the fleet's sampler, and counted from their wire data. The counters of the others are
+drawn from their exact joint law.
 
 As a script it prints the table: ``python tests/statistical/test_mse.py``.
 """
@@ -104,7 +104,9 @@ def test_the_error_over_the_whole_domain_is_the_theory(name: str, epsilon: float
 def table() -> None:
     """Print the ratio of every case, its limit at one false alarm in a million, and the issue's band."""
     print(f"n = {N:,}, zipf {ZIPF}, target reporters, d = {D} (rr: 2)")
-    print("mechanism  epsilon   R     whole protocol   MSE/theory   +-limit   +-band   variance of ratio * d/2")
+    print(
+        "mechanism  epsilon   R     whole protocol   MSE/theory   +-limit   +-band   variance of ratio * d/2"
+    )
     for name, epsilon in CASES:
         size, d = (SIZE_OF_RR, 2) if name == "rr" else (SIZE, D)
         sample = ratios(name, epsilon)

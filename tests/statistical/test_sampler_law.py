@@ -33,9 +33,7 @@ SUPPORTED = [
 ]  # fmt: skip
 
 
-def _moved(
-    law: NDArray[np.float64], part: NDArray[np.bool_], shift: float
-) -> NDArray[np.float64]:
+def _moved(law: NDArray[np.float64], part: NDArray[np.bool_], shift: float) -> NDArray[np.float64]:
     """The chance of a part of the reports moved, the others sharing the rest as before."""
     share = law[part].sum()
     goal = shifted(float(share), shift)

@@ -1,7 +1,5 @@
 """Counters of many devices at once, drawn from their exact joint law: what thousands of reports would add up to."""
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,4 +67,4 @@ def _hashing(made: LocalHashing, holders: Ints, noise: np.random.Generator) -> I
     kept = noise.random(values.size) < made.p
     steps = np.where(kept, 0, noise.integers(1, made.g, size=values.size)).astype(np.uint64)
     reported = (local_hashing.buckets(seeds, values, made.g) + steps) % np.uint64(made.g)
-    return cast(Ints, local_hashing.count_support(seeds, reported, made.g, made.d))
+    return local_hashing.count_support(seeds, reported, made.g, made.d)

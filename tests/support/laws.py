@@ -42,10 +42,12 @@ def support_matrix(made: Mechanism) -> NDArray[np.bool_]:
         return np.eye(made.d, dtype=np.bool_)
     if isinstance(made, HadamardResponse):
         common = np.arange(1, made.d + 1)[:, None] & np.arange(made.order)[None, :]
-        return (np.bitwise_count(common) & 1) == 0
+        even: NDArray[np.bool_] = np.bitwise_count(common) & 1 == 0
+        return even
     space = cast(ProjectiveGeometryResponse, made)
     vectors = np.array(projective_points(space.r, space.t))
-    return vectors[: made.d] @ vectors.T % space.r == 0
+    orthogonal: NDArray[np.bool_] = vectors[: made.d] @ vectors.T % space.r == 0
+    return orthogonal
 
 
 def index_law(made: Mechanism, held: int) -> NDArray[np.float64]:

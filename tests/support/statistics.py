@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, chdtri, ndtri, stdtrit
 
-from support.exact_draws import draw_counters as draw_counters  # one place for what a test of a law needs
-
 FALSE_ALARM = 1e-6
 """Chance that a right program fails one test. With some hundred tests, run a thousand times a year, one false
 alarm in about ten years."""

@@ -84,7 +84,9 @@ def test_projective_owns_its_draws(epsilon: float, d: int, monkeypatch: Patch) -
         assert law == report_law(made, held)
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [("olh", 0.01), ("olh", 1.0), ("olh", 3.0), ("blh", 1.0), ("blh", 20.0)])
+@pytest.mark.parametrize(
+    ("name", "epsilon"), [("olh", 0.01), ("olh", 1.0), ("olh", 3.0), ("blh", 1.0), ("blh", 20.0)]
+)
 def test_local_hashing_owns_its_draws(name: str, epsilon: float, monkeypatch: Patch) -> None:
     """The true bucket owns truth_weight draws, each other one lie_weight, under the seed drawn: the exact law."""
     made = mechanism(name, epsilon, 40)
@@ -122,7 +124,9 @@ def _paths(population: int, size: int, patch: Patch) -> Iterator[int]:
         assert asked == [one + 1 for one in newest]
 
 
-@pytest.mark.parametrize(("population", "size"), [(1, 0), (1, 1), (3, 0), (5, 1), (5, 2), (6, 3), (6, 5), (7, 4), (5, 5)])
+@pytest.mark.parametrize(
+    ("population", "size"), [(1, 0), (1, 1), (3, 0), (5, 1), (5, 2), (6, 3), (6, 5), (7, 4), (5, 5)]
+)
 def test_subsets_are_uniform(population: int, size: int, monkeypatch: Patch) -> None:
     """Over all draws, every subset of the size comes up equally often, and nothing else does."""
     found = Counter(_paths(population, size, monkeypatch))
@@ -141,7 +145,9 @@ def test_the_truth_is_put_in_its_place(epsilon: float, d: int, monkeypatch: Patc
     for held in range(d):
         others = [v for v in range(d) if v != held]
         law: dict[object, Fraction] = {}
-        for inside, (first, last, size) in zip((1, 0), _intervals(total, [w * truth, (d - w) * lie]), strict=True):
+        for inside, (first, last, size) in zip(
+            (1, 0), _intervals(total, [w * truth, (d - w) * lie]), strict=True
+        ):
             ways = comb(d - 1, w - inside)
             for chosen in combinations(range(d - 1), w - inside):
                 monkeypatch.setattr(

@@ -8,7 +8,8 @@ from dither_estimator import EstimationError, estimate
 from dither_estimator.combination import combine
 from dither_estimator.estimation import Estimates
 from dither_protocol import Mechanism, mechanism
-from support.statistics import FALSE_ALARM, draw_counters
+from support.exact_draws import draw_counters
+from support.statistics import FALSE_ALARM
 
 SHARES = np.array([0.55, 0.3, 0.1, 0.05, 0.0])
 VERSIONS = ((mechanism("oue", 2.0, 5), 300), (mechanism("grr", 1.0, 5), 900))

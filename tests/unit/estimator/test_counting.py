@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dither_client import randomize
 from dither_estimator import EstimationError, count, count_packed, counting, support
-from dither_protocol import Mechanism, MechanismError, mechanism
-from dither_protocol.mechanisms import GeneralizedRandomizedResponse
+from dither_protocol import MECHANISMS, Mechanism, MechanismError, mechanism
+from dither_protocol.mechanisms import Data, GeneralizedRandomizedResponse
+from support.laws import supports
+from support.mechanism_samples import packed_reports
 
-NAMES = ("rr", "grr", "sue", "oue")
+NAMES = tuple(MECHANISMS)
 
 
 def _any(name: str, d: int = 12) -> Mechanism:
@@ -18,40 +21,36 @@ def _any(name: str, d: int = 12) -> Mechanism:
 
 
 @st.composite
-def _reports(draw: st.DrawFn) -> tuple[Mechanism, list[int | str]]:
+def _reports(draw: st.DrawFn) -> tuple[Mechanism, list[Data]]:
     """A mechanism, and wire data that it could have produced."""
     made = _any(draw(st.sampled_from(NAMES)), draw(st.integers(2, 70)))
-    if made.name in ("rr", "grr"):
-        indices: list[int | str] = list(draw(st.lists(st.integers(0, made.d - 1), max_size=40)))
-        return made, indices
-    reports = draw(st.lists(st.integers(0, 2**made.d - 1), max_size=40))
-    return made, [made.unpack(bits.to_bytes(made.packed_size, "little")) for bits in reports]
+    return made, [made.unpack(packed) for packed in draw(st.lists(packed_reports(made), max_size=40))]
 
 
-def _count_slowly(made: Mechanism, reports: list[int | str]) -> list[int]:
-    """Report by report and value by value, with no numpy."""
+def _counters_slowly(made: Mechanism, reports: list[Data]) -> list[int]:
+    """Report by report and counter by counter, with no numpy: indices as they are, else who supports the report."""
     counters = [0] * made.counters
     for data in reports:
-        number = int.from_bytes(made.pack(data), "little")
-        for v in range(made.d):
-            counters[v] += number == v if isinstance(data, int) else number >> v & 1
+        assert made.pack(data)
+        for place in range(made.counters):
+            counters[place] += data == place if isinstance(data, int) else supports(made, data, place)
     return counters
 
 
 @settings(deadline=None)  # a busy machine is not a fault
 @given(_reports())
-def test_bulk_counting_is_counting_one_by_one(sample: tuple[Mechanism, list[int | str]]) -> None:
+def test_bulk_counting_is_counting_one_by_one(sample: tuple[Mechanism, list[Data]]) -> None:
     """`count` gives what a report-by-report reading of the packed form gives, as int64."""
     made, reports = sample
     counters, n = count(made, reports)
-    assert counters.tolist() == _count_slowly(made, reports)
+    assert counters.tolist() == _counters_slowly(made, reports)
     assert counters.dtype == np.int64
     assert (counters.shape, n) == ((made.counters,), len(reports))
 
 
 @settings(deadline=None)  # a busy machine is not a fault
 @given(_reports())
-def test_packed_and_wire_counts_agree(sample: tuple[Mechanism, list[int | str]]) -> None:
+def test_packed_and_wire_counts_agree(sample: tuple[Mechanism, list[Data]]) -> None:
     """`count_packed` of the packed reports is `count` of the reports, for bytes and memoryview alike."""
     made, reports = sample
     packed = b"".join(made.pack(data) for data in reports)
@@ -65,22 +64,23 @@ def test_packed_and_wire_counts_agree(sample: tuple[Mechanism, list[int | str]])
 
 @settings(deadline=None)  # a busy machine is not a fault
 @given(_reports(), st.integers(1, 7))
-def test_chunks_do_not_change_the_count(sample: tuple[Mechanism, list[int | str]], size: int) -> None:
+def test_chunks_do_not_change_the_count(sample: tuple[Mechanism, list[Data]], size: int) -> None:
     """An iterator is counted in chunks, and the chunks add up."""
     made, reports = sample
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_CHUNK_REPORTS", size)
         counters, n = count(made, iter(reports))
-    assert (counters.tolist(), n) == (_count_slowly(made, reports), len(reports))
+    assert (counters.tolist(), n) == (_counters_slowly(made, reports), len(reports))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bulk_path_is_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Good reports are never packed one by one, however they are spelled."""
     made = _any(name, 130)
+    data = randomize(made, 1)
     monkeypatch.setattr(counting, "_pack_each", None)
-    data = made.unpack(bytes([1]) + bytes(made.packed_size - 1))
-    assert count(made, [data] * 1000)[0].sum() == 1000
+    counters, n = count(made, [data] * 1000)
+    assert (counters.tolist(), n) == ([1000 * one for one in _counters_slowly(made, [data])], 1000)
 
 
 @pytest.mark.parametrize("rows", [1, 254, 255, 256, 510, 511, 1000])
@@ -99,17 +99,32 @@ def test_nothing_is_counted_from_nothing(name: str) -> None:
         assert (counters.tolist(), n) == ([0] * made.counters, 0)
 
 
-BAD_INDICES = (True, False, -1, 12, 2**31, 2**32, 2**70, -(2**70), 1.0, float("nan"), "3", None, [3], b"3")
+BAD_INDICES = (True, False, -1, 2**31, 2**32, 2**70, -(2**70), 1.0, float("nan"), "3", None, [3], b"3")
 BAD_BITS = (
     3, True, None, b"AAA", ["AAA"], "", "AA", "AAAA", "AAA=", "AA==", "AA+", "AA/", "AA\n", "AA ", "AAé", "AA\ud800",
     "AAB",  # two zero bits are left over, and here they are not zero
     "ABA",  # bit 12 of 12: padding
 )  # fmt: skip
+BAD_SUBSETS = (
+    "AAA", "AQA", "AwA", "DwA", "_w8",  # 0, 1, 2, 4 and all 12 ones in place of 3
+    "AxA",  # three, one of them padding
+    *(bad for bad in BAD_BITS),
+)  # fmt: skip
+BAD_PAIRS = (
+    7, True, None, "AA", (7, 1), {7: 1}, [], [7], [7, 1, 1], [7, 1, 7, 1], [True, 1], [7, False], [7.0, 1], [7, 1.0],
+    ["7", 1], [7, None], [[7], 1], [-1, 1], [2**32, 1], [2**70, 1], [7, -1], [7, 4], [7, 2**32], [7, 2**70],
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
-    [("grr", 3, bad) for bad in BAD_INDICES] + [("oue", "AAA", bad) for bad in BAD_BITS],
+    [("grr", 3, bad) for bad in (12, *BAD_INDICES)]
+    + [("hadamard", 15, bad) for bad in (16, *BAD_INDICES)]
+    + [("projective", 12, bad) for bad in (13, *BAD_INDICES)]
+    + [("oue", "AAA", bad) for bad in BAD_BITS]
+    + [("subset", "BwA", bad) for bad in BAD_SUBSETS]
+    + [("olh", [7, 3], bad) for bad in BAD_PAIRS]
+    + [("blh", [7, 1], bad) for bad in (*BAD_PAIRS, [7, 2])],
 )
 @pytest.mark.parametrize("position", [0, 1, 6])
 def test_a_bad_report_is_named_by_its_position(name: str, good: object, bad: object, position: int) -> None:
@@ -135,8 +150,8 @@ def test_all_64_characters_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "_pack_each", None)
     made = _any("oue", 48)
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    reports: list[int | str] = [alphabet[at : at + 8] for at in range(0, 64, 8)]
-    assert count(made, reports)[0].tolist() == _count_slowly(made, reports)
+    reports: list[Data] = [alphabet[at : at + 8] for at in range(0, 64, 8)]
+    assert count(made, reports)[0].tolist() == _counters_slowly(made, reports)
     for code in set(range(256)) - set(alphabet.encode("ascii")):
         with pytest.raises(TypeError, match="not callable"):  # it turns to the slow way, which is not there
             count(made, ["AAAAAAA" + chr(code)])
@@ -166,10 +181,13 @@ def test_a_subclass_of_str_is_counted_the_slow_way() -> None:
     assert count(_any("oue"), [Text("AQA"), "AQA"])[0].tolist() == [2] + [0] * 11
 
 
-@pytest.mark.parametrize(("name", "packed"), [("grr", b"\0" * 7), ("oue", b"\0" * 3)])
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [("grr", bytes(7)), ("oue", bytes(3)), ("subset", bytes(1)), ("olh", bytes(12)), ("hadamard", bytes(2))],
+)
 def test_a_part_of_a_packed_report_is_refused(name: str, packed: bytes) -> None:
     """Packed reports come whole."""
-    with pytest.raises(MechanismError, match=r"must be a multiple of [42] bytes"):
+    with pytest.raises(MechanismError, match=r"must be a multiple of [428] bytes"):
         count_packed(_any(name), packed)
 
 
@@ -178,6 +196,37 @@ def test_a_packed_index_outside_the_domain_is_refused(index: int) -> None:
     """An index that the mechanism does not have is an error in the packed form too."""
     with pytest.raises(MechanismError, match=r"an index is not in \[0, 12\)"):
         count_packed(_any("grr"), bytes(8) + index.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize(("name", "size"), [("hadamard", 16), ("projective", 13)])
+def test_a_packed_number_outside_the_space_is_refused(name: str, size: int) -> None:
+    """The first number that is no column, or no point, is an error in the packed form too; the last one is not."""
+    last = (size - 1).to_bytes(4, "little")
+    assert count_packed(_any(name), last)[0].tolist() == [0] * (size - 1) + [1]
+    with pytest.raises(MechanismError, match=rf"an index is not in \[0, {size}\)"):
+        count_packed(_any(name), last + size.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("value", [4, 2**31, 2**32 - 1])
+def test_a_packed_bucket_outside_the_range_is_refused(value: int) -> None:
+    """A bucket that the mechanism does not have is an error in the packed form too."""
+    with pytest.raises(MechanismError, match=r"a value is not in \[0, 4\)"):
+        count_packed(_any("olh"), bytes(8) + bytes(4) + value.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("bits", [b"\0\0", b"\x03\0", b"\x0f\0", b"\xff\x0f"])
+def test_a_packed_subset_of_another_size_is_refused(bits: bytes) -> None:
+    """Each subset has exactly w ones: one too many does not make up for one too few."""
+    with pytest.raises(MechanismError, match="exactly 3 bits must be set"):
+        count_packed(_any("subset"), b"\x07\0" * 300 + bits)
+    with pytest.raises(MechanismError, match="exactly 3 bits must be set"):
+        count_packed(_any("subset"), b"\x03\0\x0f\0")
+
+
+def test_a_packed_subset_with_padding_is_refused() -> None:
+    """Bits beyond the domain are zero, also where the number of ones is right."""
+    with pytest.raises(MechanismError, match="the padding bits must be zero"):
+        count_packed(_any("subset"), b"\x03\x10")
 
 
 @pytest.mark.parametrize("high", [0x10, 0x80, 0xFF])
@@ -199,8 +248,8 @@ def test_a_mechanism_without_a_counter_is_refused() -> None:
             use()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_support_of_direct_and_unary_mechanisms_is_the_counters(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("hadamard", "projective")])
+def test_support_of_most_mechanisms_is_the_counters(name: str) -> None:
     """Every supporting report is one of the counter, in a copy of its own, whatever type of integer comes in."""
     made = _any(name)
     numbers = [2**63 - 1, *range(1, made.d)]
@@ -209,6 +258,16 @@ def test_support_of_direct_and_unary_mechanisms_is_the_counters(name: str) -> No
         assert found.tolist() == numbers
         assert found.dtype == np.int64
         assert found is not counters
+
+
+@settings(deadline=None)  # a busy machine is not a fault
+@given(_reports())
+def test_support_is_the_number_of_supporting_reports(sample: tuple[Mechanism, list[Data]]) -> None:
+    """From reports by way of counters, each value has as many supporters as the definition gives it."""
+    made, reports = sample
+    found = support(made, count(made, reports)[0])
+    assert found.tolist() == [sum(supports(made, data, v) for data in reports) for v in range(made.d)]
+    assert found.dtype == np.int64
 
 
 @pytest.mark.parametrize(
@@ -234,3 +293,16 @@ def test_what_cannot_be_counters_is_refused(counters: object, problem: str) -> N
     """Counters of another shape, sign, size or type are an error, never a wrong estimate."""
     with pytest.raises(EstimationError, match=problem):
         support(_any("grr", 3), counters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["hadamard", "projective"])
+def test_histograms_that_add_up_beyond_int64_are_refused(name: str) -> None:
+    """Sums of reports would wrap round to wrong estimates: below 2^63 they are exact, from there on an error."""
+    made = _any(name, 3)
+    rest = [1] * (made.counters - 2)
+    largest = [2**62, 2**62 - 1 - len(rest), *rest]
+    expected = [sum(n for y, n in enumerate(largest) if supports(made, y, v)) for v in range(made.d)]
+    assert support(made, largest).tolist() == expected
+    for counters in ([2**62, 2**62, *rest], [2**63 - 1] * made.counters, [largest[0], largest[1] + 1, *rest]):
+        with pytest.raises(EstimationError, match=r"must add up to less than 2\^63"):
+            support(made, counters)

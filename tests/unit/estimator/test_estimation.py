@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dither_estimator
-from dither_estimator import Estimates, EstimationError, estimate, norm_sub
+from dither_client import randomize
+from dither_estimator import Estimates, EstimationError, count, estimate, norm_sub
 from dither_estimator.estimation import Target
 from dither_estimator.intervals import debiased, default_interval, simultaneous_interval
-from dither_protocol import DitherError, Mechanism, mechanism
+from dither_protocol import MECHANISMS, DitherError, Mechanism, mechanism
 
-NAMES = ("rr", "grr", "sue", "oue")
+NAMES = tuple(
+    name for name in MECHANISMS if name not in ("hadamard", "projective")
+)  # counters are support counts
 TARGETS: tuple[Target, ...] = ("population", "reporters")
 ARRAYS = ("estimate", "std_error", "lower", "upper", "norm_sub")
 
@@ -161,6 +164,40 @@ def test_more_support_than_reports_is_refused(counters: list[int], n: int) -> No
     """No value is supported by more reports than there are."""
     with pytest.raises(EstimationError, match="n is less than the number of reports"):
         estimate(_any("rr"), counters, n)
+
+
+@pytest.mark.parametrize(
+    ("name", "counters", "n"),
+    [
+        ("subset", [3, 0, 0, 6], 5),
+        ("olh", [6, 0, 0, 0], 5),
+        ("hadamard", [6, 0, 0, 0, 0, 0, 0, 0], 5),  # column 0 supports everything
+        ("hadamard", [0, 0, 0, 0, 0, 0, 0, 6], 5),
+        ("projective", [6, 0, 0, 0], 5),
+    ],
+)
+def test_a_count_above_n_is_refused(name: str, counters: list[int], n: int) -> None:
+    """Neither a count as it came nor a decoded one is above the number of reports."""
+    with pytest.raises(EstimationError, match="n is less than the number of reports"):
+        estimate(_any(name), counters, n)
+    assert estimate(_any(name), counters, 60).n == 60
+
+
+@pytest.mark.parametrize("name", list(MECHANISMS))
+@pytest.mark.parametrize("d", [2, 5])
+@pytest.mark.parametrize("n", [0, 1, 2, 1_000])
+def test_equal_reports_give_finite_results(name: str, d: int, n: int) -> None:
+    """No report, one, or all alike: every number of the result is finite, and the consistent shares sum to one."""
+    made = _any(name, 1.0, d)
+    data = [randomize(made, 0)] * n
+    for epsilon in (0.001, 1.0, 20.0):
+        if name not in ("subset", "olh", "projective"):  # where the form of a report depends on epsilon
+            made = _any(name, epsilon, d)
+        found = estimate(made, *count(made, data))
+        for array in ARRAYS:
+            assert np.isfinite(getattr(found, array)).all()
+        assert found.norm_sub.sum() == pytest.approx(1)
+        assert (found.lower <= found.upper).all()
 
 
 @pytest.mark.parametrize("target", ["", "Population", "sample", None, 1])

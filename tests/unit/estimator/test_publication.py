@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dither_estimator import estimate
-from dither_estimator.publication import encode_document, estimate_document
+from dither_estimator.publication import combined_document, encode_document, estimate_document
+from dither_protocol.registry import Metric, registry_from_document
 from support.registries import small_document, small_registry
 
 
@@ -59,8 +60,6 @@ def test_too_few_reports_are_suppressed_and_said_to_be() -> None:
     """One report below min_reports: no values, a status that says why; at min_reports there are values."""
     document = small_document()
     document["metrics"]["dark_mode"]["min_reports"] = 100
-    from dither_protocol.registry import registry_from_document  # noqa: PLC0415
-
     metric = registry_from_document(document).metric("dark_mode")
     window = metric.parse_window("2026-11-29")
     below = estimate_document(metric, window, None, np.array([50, 49]), 99)
@@ -73,3 +72,26 @@ def test_nan_is_refused_rather_than_written() -> None:
     """No JSON of ours ever has NaN."""
     with pytest.raises(ValueError, match="JSON"):
         encode_document({"estimate": float("nan")})
+
+
+def _versions(min_reports: int) -> dict[int, Metric]:
+    found = {}
+    for version in (1, 2, 3):
+        document = small_document()
+        document["metrics"]["color"] |= {"version": version, "min_reports": min_reports}
+        found[version] = registry_from_document(document).metric("color")
+    return found
+
+
+def test_a_version_with_too_few_reports_is_left_out_of_the_combination() -> None:
+    """Two of three have enough: these two are combined, and named; with one alone there is nothing to combine."""
+    metrics = _versions(min_reports=10)
+    window = metrics[1].parse_window("2026-W48")
+    counters = np.array([9, 5, 4, 3, 2])
+    parts = {version: (counters, metric, 9 if version == 3 else 12) for version, metric in metrics.items()}
+    document = combined_document(metrics[3], window, parts)
+    assert document is not None
+    assert (document["versions"], document["n"]) == ([1, 2], 24)
+    assert [part["version"] for part in document["parts"]] == [1, 2]
+    few = {version: (counters, metric, 9 if version > 1 else 12) for version, metric in metrics.items()}
+    assert combined_document(metrics[1], window, few) is None

@@ -45,9 +45,7 @@ def _allowed(made: Mechanism) -> bool:
 
 def _chosen_slowly(epsilon: float, d: int) -> str:
     """The rule of design section 6, by sorting all that is good enough."""
-    made = [
-        (index, mechanism(name, epsilon, d)) for index, name in enumerate(MECHANISMS) if name != "rr"
-    ]
+    made = [(index, mechanism(name, epsilon, d)) for index, name in enumerate(MECHANISMS) if name != "rr"]
     allowed = [(index, each) for index, each in made if _allowed(each)]
     least = min(each.n_variance(1 / d) for _, each in allowed)
     good = [(each.report_bits, each.counters, index, each.name) for index, each in allowed
@@ -84,7 +82,9 @@ def test_candidates_are_all_mechanisms_in_the_order_of_the_table() -> None:
     assert all((made.epsilon, made.d) == (1.0, 50) for made in candidates(1.0, 50))
 
 
-@pytest.mark.parametrize(("epsilon", "d"), [(0, 4), (20.5, 4), (math.nan, 4), (True, 4), (1.0, 1), (1.0, 2.0), (1.0, 65_537)])
+@pytest.mark.parametrize(
+    ("epsilon", "d"), [(0, 4), (20.5, 4), (math.nan, 4), (True, 4), (1.0, 1), (1.0, 2.0), (1.0, 65_537)]
+)
 def test_what_no_mechanism_takes_is_refused(epsilon: float, d: int) -> None:
     """`auto` and `candidates` refuse the same parameters as every mechanism, before anything is cached."""
     with pytest.raises(MechanismError, match=r"^(epsilon|d) must be"):

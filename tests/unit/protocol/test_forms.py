@@ -152,7 +152,22 @@ def test_pair_round_trip(seed: int, g: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [(7, 1), [7], [7, 1, 1], [], 7, "AA", None, {7: 1}, [True, 1], [7, True], [7.0, 1], [7, "1"], [7, None], [[7], 1]],
+    [
+        (7, 1),
+        [7],
+        [7, 1, 1],
+        [],
+        7,
+        "AA",
+        None,
+        {7: 1},
+        [True, 1],
+        [7, True],
+        [7.0, 1],
+        [7, "1"],
+        [7, None],
+        [[7], 1],
+    ],
 )
 def test_pair_of_wrong_type(data: object) -> None:
     """A pair is a list of two ints and nothing that equals one."""

@@ -13,7 +13,9 @@ from support.laws import projective_points
 
 SPACES = [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (5, 2), (5, 3), (7, 3)]
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
-SMALL = [(epsilon, d) for epsilon in (0.01, 0.5, 1.0, 2.0, 4.0, 20.0) for d in (2, 3, 4, 5, 7, 12, 13, 21, 31, 60)]
+SMALL = [
+    (epsilon, d) for epsilon in (0.01, 0.5, 1.0, 2.0, 4.0, 20.0) for d in (2, 3, 4, 5, 7, 12, 13, 21, 31, 60)
+]
 
 
 def _orthogonal(u: tuple[int, ...], v: tuple[int, ...], r: int) -> bool:
@@ -75,9 +77,7 @@ def test_p_and_q_are_those_of_counting_points(epsilon: float, d: int) -> None:
             if _orthogonal(listed[asked], y, made.r)
         )
 
-    total = sum(
-        made.truth_weight if _orthogonal(listed[0], y, made.r) else made.lie_weight for y in listed
-    )
+    total = sum(made.truth_weight if _orthogonal(listed[0], y, made.r) else made.lie_weight for y in listed)
     assert made.total_weight == total
     for held, asked in ((0, 0), (d - 1, d - 1), (d // 2, d // 2)):
         assert made.p_exact == Fraction(weight(held, asked), total)
@@ -85,7 +85,9 @@ def test_p_and_q_are_those_of_counting_points(epsilon: float, d: int) -> None:
         assert made.q_exact == Fraction(weight(held, asked), total)
 
 
-@pytest.mark.parametrize(("epsilon", "d"), [*SMALL, (1.0, 1_000), (4.0, 3_000), (0.1, 65_536), (20.0, 65_536)])
+@pytest.mark.parametrize(
+    ("epsilon", "d"), [*SMALL, (1.0, 1_000), (4.0, 3_000), (0.1, 65_536), (20.0, 65_536)]
+)
 def test_the_space_is_the_best_of_all_within_the_limits(epsilon: float, d: int) -> None:
     """No prime gives less variance at f = 1/d, each with its smallest space, up to 16 d and 2^20 points."""
     made = mechanism("projective", epsilon, d)
@@ -111,7 +113,12 @@ def test_the_space_is_the_best_of_all_within_the_limits(epsilon: float, d: int) 
 
 def test_primes() -> None:
     """The primes from a number on, itself included."""
-    for start, expected in ((0, [2, 3, 5]), (8, [11, 13, 17]), (13, [13, 17, 19]), (65_535, [65_537, 65_539])):
+    for start, expected in (
+        (0, [2, 3, 5]),
+        (8, [11, 13, 17]),
+        (13, [13, 17, 19]),
+        (65_535, [65_537, 65_539]),
+    ):
         source = primes_from(start)
         assert [next(source) for _ in expected] == expected
 

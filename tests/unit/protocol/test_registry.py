@@ -11,6 +11,7 @@ from dither_protocol import (
     RegistryError,
     UnknownMetricError,
     load_registry,
+    mechanism,
     parse_registry,
     registry_from_document,
 )

@@ -1,0 +1,156 @@
+"""Little programs that use the SDK, run as processes of their own with warnings as errors.
+
+A program sees ``client``-making helpers of `support.sdk_app`; it ends by itself, or the test fails at the hang limit.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import support.sdk_app
+
+HANG_LIMIT_S = 60.0
+TESTS = Path(support.sdk_app.__file__).parent.parent
+FIRST_LINES = """
+import os, sys, threading, time, signal, faulthandler
+faulthandler.dump_traceback_later({limit}, exit=True)
+from support.sdk_app import ask, make_client
+"""
+LAST_WORD = 'print("at the end", time.monotonic(), flush=True)'
+"""As the last line of a program: what comes after it is the interpreter's exit."""
+
+
+@dataclass
+class Finished:
+    """How a program ended.
+
+    Attributes:
+        status: its exit status, negative for a signal.
+        out: its standard output, by line.
+        err: its standard error, whole.
+        exit_s: seconds from the line of `LAST_WORD` to the end of the process; 0 where it has none.
+    """
+
+    status: int
+    out: list[str]
+    err: str
+    exit_s: float
+
+
+class Program:
+    """A running program; ended by force when the body of the test fails."""
+
+    def __init__(
+        self,
+        code: str,
+        url: str,
+        state_dir: Path | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        interpreter: Sequence[str] = (sys.executable,),
+        hang_limit_s: float = HANG_LIMIT_S,
+    ) -> None:
+        given = {name: value for name, value in os.environ.items() if not name.startswith(("DITHER_", "SDK_"))}
+        given |= {"SDK_URL": url, "PYTHONPATH": os.pathsep.join([str(TESTS), *_import_path(interpreter)])}
+        if state_dir is not None:
+            given["SDK_STATE_DIR"] = str(state_dir)
+        self._limit_s = hang_limit_s
+        text = FIRST_LINES.format(limit=hang_limit_s - 5) + textwrap.dedent(code)
+        self.popen = subprocess.Popen(
+            [*interpreter, "-X", "dev", "-W", "error", "-c", text],
+            env=given | dict(environ or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def say(self, line: str = "") -> None:
+        """Write a line to its standard input."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(line + "\n")
+        self.popen.stdin.flush()
+
+    def hear(self) -> str:
+        """The next line of its standard output; the program's own hang limit bounds the wait."""
+        assert self.popen.stdout is not None
+        return self.popen.stdout.readline().rstrip("\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.popen.send_signal(number)
+
+    def finish(self) -> Finished:
+        """Wait for its end."""
+        try:
+            out, err = self.popen.communicate(timeout=self._limit_s)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            out, err = self.popen.communicate()
+            raise AssertionError(f"the program hangs\n{out}\n{err}") from None
+        ended = time.monotonic()
+        lines = out.splitlines()
+        last = next((float(line.split()[-1]) for line in lines if line.startswith("at the end")), ended)
+        return Finished(self.popen.returncode, lines, err, ended - last)
+
+
+def _import_path(interpreter: Sequence[str]) -> list[str]:
+    """For another interpreter: where this one finds the SDK and requests."""
+    return [] if tuple(interpreter) == (sys.executable,) else [path for path in sys.path if path]
+
+
+def run(code: str, url: str, state_dir: Path | None = None, **options: object) -> Finished:
+    """Run a program to its end."""
+    return Program(code, url, state_dir, **options).finish()  # type: ignore[arg-type]
+
+
+def charged(state_dir: Path, scratch: Path) -> set[int]:
+    """The questions that have a row in the ledger, read from a copy: the SDK itself shall recover the original."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for name in ("dither.sqlite3", "dither.sqlite3-wal"):  # -shm is made anew from these two
+        if (state_dir / name).exists():
+            shutil.copy(state_dir / name, scratch / name)
+    if not (scratch / "dither.sqlite3").exists():
+        return set()
+    connection = sqlite3.connect(scratch / "dither.sqlite3")
+    try:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'charges'").fetchone():
+            return set()
+        rows = connection.execute("SELECT metric, dimensions FROM charges").fetchall()
+    finally:
+        connection.close()
+    return {int(metric[1:]) * 1_000 + int(dimensions.split("'")[3][1:]) for metric, dimensions in rows}
+
+
+def left(state_dir: Path) -> int:
+    """How many reports lie in the state, sealed or not. No program may be running on it."""
+    connection = sqlite3.connect(state_dir / "dither.sqlite3")
+    try:
+        query = "SELECT (SELECT count(*) FROM open_reports) + (SELECT coalesce(sum(reports), 0) FROM batches)"
+        return int(connection.execute(query).fetchone()[0])
+    finally:
+        connection.close()
+
+
+DELIVER = """
+client = make_client(delay_s=0)
+result = client.flush(20)
+print(result.pending, flush=True)
+"""
+"""A later run that records nothing: it delivers what earlier ones left."""
+
+
+def deliver_rest(url: str, state_dir: Path) -> None:
+    """One more run; afterwards nothing may be left."""
+    finished = run(DELIVER, url, state_dir)
+    assert (finished.status, finished.out, finished.err) == (0, ["0"], "")
+    assert left(state_dir) == 0
