@@ -45,6 +45,7 @@ DEFAULT_MAX_QUEUE_REPORTS: Final = 10_000
 DEFAULT_MAX_QUEUE_BYTES: Final = 16 << 20
 
 _CONSENT_PATIENCE_S: Final = 5.0
+_THREAD_END_S: Final = 0.05
 
 _log = logging.getLogger("dither_client")
 
@@ -56,9 +57,9 @@ def _utc_now() -> datetime:
 class _RefusedError(Exception):
     """Rolls the transaction of an answer back."""
 
-    def __init__(self, result: RecordResult) -> None:
+    def __init__(self, status: RecordStatus, reason: str = "") -> None:
         super().__init__()
-        self.result = result
+        self.result = RecordResult(status, reason)
 
 
 class Client:
@@ -219,57 +220,53 @@ class Client:
         registry = self._source.current
         if registry is None:
             return RecordResult(RecordStatus.DROPPED, "no_registry")
-        definition = registry.metric(metric)
-        index = definition.index_of(value)
-        canonical = definition.check_dimensions(dimensions)
-        now = self._clock()
-        window = definition.window_at(now)
-        reason = self._refusal(definition, window, now)
-        if reason:
-            return RecordResult(RecordStatus.DROPPED, reason)
         try:
-            return self._commit(definition, index, canonical, window, now)
+            return self._commit(registry, metric, value, dimensions)
+        except _RefusedError as refused:
+            return refused.result
         except StateBrokenError as error:
             self._disable(error)
             return RecordResult(RecordStatus.DISABLED, "state")
         except StateError as error:
             return RecordResult(RecordStatus.DROPPED, error.reason)
 
-    def _refusal(self, metric: Metric, window: Window, now: datetime) -> str:
-        if metric.epsilon > self._max_epsilon:
-            return "epsilon_above_limit"
-        if metric.expired(window) or now >= window.end:
-            return "metric_expired"
-        return ""
-
     def _commit(
-        self, metric: Metric, index: int, dimensions: Dimensions, window: Window, now: datetime
+        self, registry: Registry, name: str, value: object, dimensions: Mapping[str, str] | None
     ) -> RecordResult:
-        """Consent, charge, randomise, queue: one transaction (invariant P2)."""
-        item = Charge(
-            metric.name, metric.version, window.label, repr(dimensions), ledger.nano_charge(metric.epsilon)
-        )
+        """Consent, checks, charge, randomised report: in this order, in one transaction (invariant P2)."""
+        now = self._clock()
         due_at = self._sender.due_at()
-        try:
-            with self._state.transaction() as connection:
-                if self._withdrawn or not consents.given(connection, self._standing.consent):
-                    raise _RefusedError(RecordResult(RecordStatus.NOT_CONSENTED))
-                status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits())
-                if status is not RecordStatus.QUEUED:
-                    raise _RefusedError(RecordResult(status))
-                report = outbox.OpenReport(
-                    owner=self._owner.token,
-                    due_at=due_at,
-                    period=metric.period,
-                    last_date=last_accepted_date(window, metric.late_days),
-                    body=self._encode(metric, window, dimensions, self._randomized(metric, index)),
-                )
-                if not outbox.add(connection, report, *self._queue_limits):
-                    raise _RefusedError(RecordResult(RecordStatus.DROPPED, "queue_full"))
-        except _RefusedError as refused:
-            return refused.result
+        with self._state.transaction() as connection:
+            if self._withdrawn or not consents.given(connection, self._standing.consent):
+                raise _RefusedError(RecordStatus.NOT_CONSENTED)
+            metric = registry.metric(name)
+            index = metric.index_of(value)
+            canonical = metric.check_dimensions(dimensions)
+            window = metric.window_at(now)
+            self._refuse(metric, window, now)
+            item = Charge(
+                metric.name, metric.version, window.label, repr(canonical), ledger.nano_charge(metric.epsilon)
+            )
+            status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits())
+            if status is not RecordStatus.QUEUED:
+                raise _RefusedError(status)
+            report = outbox.OpenReport(
+                owner=self._owner.token,
+                due_at=due_at,
+                period=metric.period,
+                last_date=last_accepted_date(window, metric.late_days),
+                body=self._encode(metric, window, canonical, self._randomized(metric, index)),
+            )
+            if not outbox.add(connection, report, *self._queue_limits):
+                raise _RefusedError(RecordStatus.DROPPED, "queue_full")
         self._sender.expect(due_at)
         return RecordResult(RecordStatus.QUEUED)
+
+    def _refuse(self, metric: Metric, window: Window, now: datetime) -> None:
+        if metric.epsilon > self._max_epsilon:
+            raise _RefusedError(RecordStatus.DROPPED, "epsilon_above_limit")
+        if metric.expired(window) or now >= window.end:
+            raise _RefusedError(RecordStatus.DROPPED, "metric_expired")
 
     def _randomized(self, metric: Metric, index: int) -> Data:
         return randomize(metric.mechanism, index)
@@ -344,8 +341,12 @@ class Client:
 
     def finish_at_exit(self, timeout_s: float) -> None:
         """Called at the end of the process; see `dither_client.lifecycle`."""
-        if not self._closed:
-            self._sender.finish(timeout_s)
+        if self._closed:
+            return
+        self._sender.finish(timeout_s)
+        if self._sender.join(_THREAD_END_S):
+            self._owner.release()
+            self._state.close()
 
     def renew_in_child(self) -> None:
         """Called in a forked child; see `dither_client.lifecycle`."""

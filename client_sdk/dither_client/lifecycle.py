@@ -11,7 +11,7 @@ import time
 import weakref
 from typing import Protocol
 
-from dither_client import owners, state
+from dither_client import owners, state, transport
 
 
 class Lively(Protocol):
@@ -39,12 +39,21 @@ def watch(client: Lively) -> None:
     _registered = True
     atexit.register(_at_exit)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=state.lock_before_fork, after_in_parent=state.unlock_in_parent, after_in_child=_in_child
-        )
+        os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+def _before_fork() -> None:
+    transport.wait_before_fork()
+    state.lock_before_fork()
+
+
+def _in_parent() -> None:
+    state.unlock_in_parent()
+    transport.go_on_in_parent()
 
 
 def _in_child() -> None:
+    transport.renew_in_child()
     state.renew_in_child()
     owners.forget_parents_tokens()
     for client in list(_clients):

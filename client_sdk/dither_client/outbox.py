@@ -22,7 +22,9 @@ QUEUED_BYTES: Final = "queued bytes"
 FAR_AHEAD_S: Final = 2 * 3600.0
 
 _HEAD_ROOM_BYTES = 200  # the batch's own keys, and a little
-_DATA_BYTES = 32  # more than any datum that is a number or two; bit reports of one metric are all equally long
+_DATA_BYTES = (
+    32  # more than any datum that is a number or two; bit reports of one metric are all equally long
+)
 
 
 class Batch(NamedTuple):

@@ -8,9 +8,9 @@ record lock: it dies with its process, whatever kills it, and is not inherited o
 import os
 import secrets
 import sqlite3
+import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from dither_client.errors import StateBrokenError
 
@@ -38,7 +38,7 @@ class Owner:
     def __init__(self, state_dir: Path | None) -> None:
         self._folder = None if state_dir is None or fcntl is None else state_dir / "owners"
         self._token = ""
-        self._file: Any = None
+        self._close: weakref.finalize[[int], Owner] | None = None  # closes the locked file
 
     @property
     def token(self) -> str:
@@ -52,8 +52,11 @@ class Owner:
             if self._folder is not None:
                 try:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    self._file = open(self._folder / token, "w", encoding="ascii")  # noqa: SIM115  held for life
-                    fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # A bare descriptor: a file object that is open at exit is a ResourceWarning in every app.
+                    file = os.open(self._folder / token, os.O_RDWR | os.O_CREAT, 0o600)
+                    self._close = weakref.finalize(self, os.close, file)
+                    self._close.atexit = False
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
                     raise StateBrokenError(f"the state cannot be used: {error}") from None
             _live.add(token)
@@ -63,11 +66,11 @@ class Owner:
     def release(self) -> None:
         """Give up the token: what it still owns may be adopted."""
         _live.discard(self._token)
-        if self._file is not None:
+        if self._close is not None and self._folder is not None:
             with suppress(OSError):
-                os.unlink(self._file.name)
-            self._file.close()
-            self._file = None
+                os.unlink(self._folder / self._token)
+            self._close()
+            self._close = None
         self._token = ""
 
     def adopt(self, connection: sqlite3.Connection) -> None:

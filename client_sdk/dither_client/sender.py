@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -26,6 +25,7 @@ _log = logging.getLogger("dither_client")
 
 _LONGEST_SLEEP_S: Final = 60.0  # a clock that was set, or a machine that slept, is noticed after this
 _BUSY_PAUSE_S: Final = 0.2
+_FULL_PAUSE_S: Final = 5.0
 
 
 class Sender:
@@ -70,6 +70,7 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._flush_wanted = False
+        self._wakes = 0  # how often the thread was told to look again
         self._next_due: float | None = None
         self.totals: Counter[str] = Counter()
 
@@ -105,12 +106,13 @@ class Sender:
         """Start the thread if there is none yet, and let it look again at what is due."""
         with self._changed:
             if self._thread is None and not self._stopping:
-                thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
-                with suppress(
-                    RuntimeError
-                ):  # the interpreter is ending: what is on disk stays for the next run
-                    thread.start()
-                    self._thread = thread
+                # Noted before it starts: a signal handler that records meanwhile must not start another.
+                self._thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the interpreter is ending: what is on disk stays for the next run
+                    self._thread = None
+            self._wakes += 1
             self._changed.notify_all()
 
     def pending_reports(self) -> int:
@@ -213,19 +215,21 @@ class Sender:
                 except StateBrokenError as error:
                     _log.warning("the sender stops: %s", str(error))
                     return
-                except StateError:  # another process is writing, or the disk is full: later
-                    self._pause()
+                except StateError as error:  # another process is writing, or the disk is full: later
+                    self._pause(_BUSY_PAUSE_S if isinstance(error, StateBusyError) else _FULL_PAUSE_S)
         finally:
             self._transport.close()
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float) -> None:
         with self._changed:
-            self._changed.wait(_BUSY_PAUSE_S)
+            if not self._stopping:
+                self._changed.wait(seconds)
 
     def _wait_for_work(self) -> bool:
         """Sleep until something is due and the back-off is over; False when it is time to stop."""
         while True:
             now = self._now()
+            wakes = self._wakes
             try:
                 at = self._next_action(now)
             except StateBrokenError:
@@ -237,21 +241,26 @@ class Sender:
                     return False
                 if at is not None and at <= now:
                     return True
+                if wakes != self._wakes:
+                    continue  # something came since the look at what is due
                 wait_s = _LONGEST_SLEEP_S if at is None else min(_LONGEST_SLEEP_S, at - now)
                 self._changed.wait(wait_s)
 
     def _next_action(self, now: float) -> float | None:
+        """When the thread has something to do: deliver, or ask for the registry."""
         if not self._may_send():
             return None
+        times = [self._next_delivery(now), self._registry.next_fetch_at]
+        return min((time_ for time_ in times if time_ is not None), default=None)
+
+    def _next_delivery(self, now: float) -> float | None:
+        """When something is due and the back-off is over; None with an empty queue."""
         with self._state.transaction() as connection:
             at = outbox.next_due(connection, self._owner.token, now)
             retry_at = backoff.retry_at(connection, now)
-        if at is not None and self._flush_wanted:
-            at = now
-        if at is not None:
-            at = max(at, retry_at)
-        times = [time_ for time_ in (at, self._registry.next_fetch_at) if time_ is not None]
-        return min(times, default=None)
+        if at is None:
+            return None
+        return max(now if self._flush_wanted else at, retry_at)
 
     def _round(self) -> None:
         """Refresh the registry if it is time; seal what is due; deliver batch after batch until one fails."""

@@ -5,13 +5,16 @@ charges), a transaction that lets bytes leave commits with FULL: nothing leaves 
 disk (invariant P2).
 
 Fork: SQLite's own locks are not made for it. All use of SQLite by the SDK is under one lock of the process, which
-is taken before every fork, so that no thread is inside SQLite then. A child never touches the connection it
-inherited, not even to close it: it opens its own.
+is taken before every fork, so that no thread is inside SQLite then. Connections to files are closed before the fork,
+and both sides open their own afterwards: a child that inherited one would believe that it holds locks which the
+parent holds, and lose its log of changes to whoever closes the database next. A connection to memory stays the
+parent's; the child never touches it, not even to close it.
 """
 
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,11 +56,17 @@ CREATE TABLE notes (                    -- consent, back-off, cached registry
 _LOCK = threading.RLock()
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process: kept, so that they are never collected, which would close them."""
+_on_disk: "weakref.WeakSet[State]" = weakref.WeakSet()
+"""States that have a connection to a file."""
+_tainted = False
+"""Whether this process inherited a connection to a file: it was forked inside a transaction."""
 
 
 def lock_before_fork() -> None:
-    """Wait until no thread is inside SQLite; called by the fork hook."""
+    """Wait until no thread is inside SQLite, and close the files; called by the fork hook."""
     _LOCK.acquire()
+    for state in list(_on_disk):
+        state.close_before_fork()
 
 
 def unlock_in_parent() -> None:
@@ -67,8 +76,10 @@ def unlock_in_parent() -> None:
 
 def renew_in_child() -> None:
     """The child's threads are gone, and so is whoever held the lock; called by the fork hook."""
-    global _LOCK  # noqa: PLW0603  one lock for the process, and this is another process
+    global _LOCK, _tainted  # noqa: PLW0603  one lock for the process, and this is another process
     _LOCK = threading.RLock()
+    _tainted = _tainted or len(_on_disk) > 0
+    _on_disk.clear()
 
 
 class State:
@@ -95,8 +106,12 @@ class State:
         if self._pid != os.getpid():
             self.forget_parent()
         if self._connection is None:
+            if _tainted and self.persistent:
+                raise StateForkedError("the process was forked inside a transaction")
             with _translated():
                 self._connection = self._open()
+            if self.persistent:
+                _on_disk.add(self)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -119,6 +134,14 @@ class State:
             connection.close()
             raise
         return connection
+
+    def close_before_fork(self) -> None:
+        """Close the file, unless the thread that forks is inside a transaction on it; the next use opens it again."""
+        if self._connection is not None and not self._inside:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+            _on_disk.discard(self)
 
     def forget_parent(self) -> None:
         """In a forked child: leave the parent's connection alone and start anew at the next use."""
@@ -145,9 +168,10 @@ class State:
         if self._inside == me and self._pid == os.getpid():
             raise StateReentrantError("this thread is inside a transaction of the state already")
         with _LOCK:
-            connection = self._connected()
             self._inside = me
             try:
+                connection = self._connected()
+                self._inside = me  # which it forgets in a process that has just been forked
                 with _translated():
                     if durable is not self._durable:
                         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -185,12 +209,22 @@ class State:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
+    def scrub(self) -> None:
+        """Empty the write-ahead log, where deleted answers would still stand; as far as other processes let it.
+
+        Raises:
+            StateError: as `transaction`.
+        """
+        with _LOCK, _translated():
+            self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         """Close the connection; the state must not be used afterwards."""
         with _LOCK:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
                 self._connection = None
+                _on_disk.discard(self)
 
 
 @contextmanager

@@ -4,7 +4,9 @@
 """
 
 import ipaddress
+import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -17,6 +19,11 @@ ANSWER_LIMIT_S: Final = 20.0
 MAX_RETRY_AFTER_S: Final = 3600.0
 _MAX_RECEIPT_BYTES: Final = 1 << 20
 _MAX_REGISTRY_BYTES: Final = 8 << 20
+
+_IMPORT_PATIENCE_S: Final = 5.0
+_import_lock = threading.RLock()
+"""Held while requests is imported: a child that is forked meanwhile could never import it, since Python's lock of a
+half imported module is inherited from a thread that the child does not have."""
 
 _FINAL: Final = frozenset({400, 401, 403, 404, 405, 410, 415, 422})
 
@@ -111,6 +118,23 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def wait_before_fork() -> None:
+    """Let an import that is under way end; called by the fork hook, before it takes any other lock."""
+    _import_lock.acquire(timeout=_IMPORT_PATIENCE_S)
+
+
+def go_on_in_parent() -> None:
+    """Allow imports again; called by the fork hook."""
+    with suppress(RuntimeError):  # patience was lost before the import ended
+        _import_lock.release()
+
+
+def renew_in_child() -> None:
+    """The child has a lock of its own; called by the fork hook."""
+    global _import_lock  # noqa: PLW0603  one lock for the process, and this is another process
+    _import_lock = threading.RLock()
+
+
 class HttpTransport:
     """Sends batches to ``POST {endpoint}/v1/reports``.
 
@@ -129,7 +153,8 @@ class HttpTransport:
 
     def _connected(self) -> "requests.Session":
         if self._session is None:
-            import requests  # noqa: PLC0415  100 ms, paid only by a process that sends
+            with _import_lock:
+                import requests  # noqa: PLC0415  100 ms, paid only by a process that sends
 
             self._session = requests.Session()
             self._session.headers.clear()  # the library's own would tell its version (invariant P5)
@@ -198,9 +223,15 @@ class HttpTransport:
 
     def close(self) -> None:
         """Close the pooled connections."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is None:
+            return
+        for adapter in session.adapters.values():
+            pools = getattr(getattr(adapter, "poolmanager", None), "pools", {})
+            # Each by hand: urllib3 leaves it to finalizers, which do nothing any more when the process is ending.
+            for key in list(pools.keys()):
+                pools[key].close()
+        session.close()
 
     def after_fork(self) -> None:
         """Forget the parent's connections: what is sent on them would mix with what the parent sends."""

@@ -106,6 +106,15 @@ class Store:
         rows = self._call(self._redis.xrange, self._keys[partition].stream, min=start, count=count)
         return [(entry_id, fields.get(storage.ENTRY_FIELD, b"")) for entry_id, fields in rows]
 
+    def attempt(self, partition: int) -> str:
+        """What `note_attempt` wrote last; empty where nothing ever was."""
+        found = cast(bytes | None, self._call(self._redis.get, self._keys[partition].attempt))
+        return (found or b"").decode("ascii")
+
+    def note_attempt(self, partition: int, text: str) -> None:
+        """Say which entries are about to be decoded, before they are: the decoding may be the end of this process."""
+        self._call(self._redis.set, self._keys[partition].attempt, text)
+
     def cells(self, partition: int, names: Sequence[str]) -> list[bytes | None]:
         """Packed values of cells, None for a cell that does not exist."""
         if not names:

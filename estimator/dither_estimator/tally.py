@@ -79,6 +79,14 @@ def tally(entries: Iterable[Entry], definition: Callable[[str, int], Metric]) ->
     return total
 
 
+def set_aside_undecoded(entries: Iterable[Entry]) -> Tally:
+    """Set entries aside that nobody may decode any more: decoding them has ended several workers."""
+    total = Tally()
+    for entry in entries:
+        _set_aside(total, entry, [], "several workers ended while they decoded it")
+    return total
+
+
 def _groups(payload: bytes, definition: Callable[[str, int], Metric]) -> Groups:
     groups: Groups = []
     for name, width, _, view in decode_entry(payload):

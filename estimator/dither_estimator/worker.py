@@ -14,15 +14,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dither_estimator.poison import Attempt, next_step
 from dither_estimator.publication import Part, combined_document, encode_document, estimate_document
 from dither_estimator.store import Commit, Entry, Store, StoreUnavailableError
-from dither_estimator.tally import CellCount, tally
+from dither_estimator.tally import CellCount, Tally, set_aside_undecoded, tally
 from dither_protocol.errors import DitherError, RegistryError, StorageError
 from dither_protocol.registry import Metric
 from dither_protocol.registry.metric import Dimensions
@@ -55,6 +57,7 @@ class Worker:
         self._partitions = 0
         self._definitions: dict[tuple[str, int], Metric] = {}
         self._definitions_until = 0.0
+        self._attempts: dict[int, Attempt] = {}
 
     def tick(self) -> bool:
         """One round over all partitions, then publish what changed; whether there is more to do at once.
@@ -81,29 +84,48 @@ class Worker:
             known = self._definitions[metric, version] = self._store.definition(metric, version)
         return known
 
-    def _read(self, partition: int, checkpoint: bytes) -> tuple[list[Entry], bool]:
-        """Entries after the checkpoint within the limits of one commit, and whether more may be waiting."""
+    def _read(self, partition: int, checkpoint: bytes, most: int) -> tuple[list[Entry], bool]:
+        """At most ``most`` entries after the checkpoint within one commit's limits, and whether more may wait."""
         entries: list[Entry] = []
         size = 0
-        while len(entries) < MAX_COMMIT_BATCHES:
+        while len(entries) < most and size <= MAX_COMMIT_REPORT_BYTES:
             last = entries[-1][0] if entries else checkpoint
-            page = self._store.entries(partition, last, READ_BATCHES)
-            for entry in page:
-                entries.append(entry)
-                size += len(entry[1])
-            if len(page) < READ_BATCHES:
+            wanted = min(READ_BATCHES, most - len(entries))
+            page = self._store.entries(partition, last, wanted)
+            entries += page
+            size += sum(len(payload) for _, payload in page)
+            if len(page) < wanted:
                 return entries, False
-            if size > MAX_COMMIT_REPORT_BYTES:
-                break
         return entries, True
 
     def _advance(self, partition: int) -> bool:
         """Count one run of entries of a partition and commit it; whether more may be waiting."""
         checkpoint = self._store.checkpoint(partition)
-        entries, more = self._read(partition, checkpoint)
+        start = checkpoint.decode("ascii")
+        entries, more = self._read(partition, checkpoint, MAX_COMMIT_BATCHES)
         if not entries:
             return False
-        counts = tally(entries, self._definition)
+        step = next_step(self._last_attempt(partition), start)
+        if step.most_entries is not None and step.most_entries < len(entries):
+            entries, more = entries[: step.most_entries], True
+        if step.set_aside:
+            counts = set_aside_undecoded(entries)
+        else:
+            attempt = Attempt(start, len(entries), step.tries + 1)
+            self._store.note_attempt(partition, attempt.text)
+            self._attempts[partition] = attempt
+            counts = tally(entries, self._definition)
+        return self._commit(partition, checkpoint, entries, counts) or more
+
+    def _last_attempt(self, partition: int) -> Attempt | None:
+        """What was tried last. A try of this very process did not end it (the store was away), and does not count."""
+        last = Attempt.parse(self._store.attempt(partition))
+        if last is not None and last == self._attempts.get(partition):
+            return replace(last, tries=last.tries - 1)
+        return last
+
+    def _commit(self, partition: int, checkpoint: bytes, entries: list[Entry], counts: Tally) -> bool:
+        """Write what was counted; whether to look at the partition again at once, since somebody else was faster."""
         commit = Commit(
             started_from=checkpoint,
             checkpoint=entries[-1][0],
@@ -115,10 +137,10 @@ class Worker:
         )
         for entry_id, reason, _ in counts.dead_entries:
             _log.error("entry %s cannot be counted and was set aside: %s", entry_id.decode(), reason)
-        if not self._store.apply(partition, commit):
-            _log.info("partition %d: another worker was faster, nothing written", partition)
-            return True
-        return more
+        if self._store.apply(partition, commit):
+            return False
+        _log.info("partition %d: another worker was faster, nothing written", partition)
+        return True
 
     def _new_cells(self, partition: int, counts: Mapping[str, CellCount]) -> dict[str, bytes]:
         """The packed values of all cells that change: what they hold now plus what was counted."""

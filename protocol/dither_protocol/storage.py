@@ -77,6 +77,11 @@ class PartitionKeys:
         return f"dither:{{{self.tag}}}:checkpoint"
 
     @property
+    def attempt(self) -> str:
+        """The run of entries that a worker began to count last, and how often: for finding poison."""
+        return f"dither:{{{self.tag}}}:attempt"
+
+    @property
     def dead(self) -> str:
         """Stream of entries that could not be counted."""
         return f"dither:{{{self.tag}}}:dead"

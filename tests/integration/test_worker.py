@@ -3,11 +3,13 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from dither_estimator.store import Commit, Store, StoreUnavailableError, after
+from dither_estimator.tally import tally
 from dither_estimator.worker import EXIT_CONFIG, Worker, main, run
 from dither_protocol import storage
 from dither_protocol.errors import StorageError
@@ -384,3 +386,54 @@ def test_a_version_that_cannot_be_read_is_left_out_and_stops_nothing(
     _worker(valkey).tick()
     assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 1
     assert "version 7 of metric 'dark_mode' is not combined" in caplog.text
+
+
+def test_an_entry_that_kills_workers_is_found_and_set_aside(
+    valkey: Valkey, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every worker that decodes it ends at once; in the end it is dead, and its neighbours are counted once each."""
+    for number in range(9):
+        _append(valkey, 0, _dark(1) if number != 5 else _dark(0, 0, 0))
+    poison = valkey.client().xrange(_keys(0).stream)[5][0]
+
+    def deadly(entries: Any, definition: Any) -> Any:
+        entries = list(entries)
+        if any(entry_id == poison for entry_id, _ in entries):
+            raise SystemExit
+        return tally(entries, definition)
+
+    monkeypatch.setattr("dither_estimator.worker.tally", deadly)
+    starts = 0
+    while valkey.client().xlen(_keys(0).stream):
+        starts += 1
+        assert starts < 60
+        with suppress(SystemExit):
+            _worker(valkey).tick()
+    assert _cell(valkey, 0) == (8, [0, 8])
+    ((_, dead),) = valkey.client().xrange(_keys(0).dead)
+    assert (dead[b"id"], dead[b"b"]) == (poison, _dark(0, 0, 0))
+    assert valkey.client().get(_keys(0).backlog) == b"0"
+    _worker(valkey).tick()
+    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 8
+
+
+def test_a_store_that_goes_away_at_every_commit_poisons_nothing(valkey: Valkey, registry: Registry) -> None:
+    """A worker that lives through its failures does not take its own entry for poison."""
+
+    class FlakyStore(Store):
+        failures = 0
+
+        def apply(self, partition: int, commit: Commit) -> bool:
+            if self.failures < 12:
+                self.failures += 1
+                raise StoreUnavailableError("away")
+            return super().apply(partition, commit)
+
+    _append(valkey, 0, _dark(1))
+    worker = Worker(FlakyStore(valkey.url))
+    for _ in range(12):
+        with pytest.raises(StoreUnavailableError):
+            worker.tick()
+    worker.tick()
+    assert _cell(valkey, 0) == (1, [0, 1])
+    assert valkey.client().xlen(_keys(0).dead) == 0

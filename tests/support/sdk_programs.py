@@ -58,7 +58,9 @@ class Program:
         interpreter: Sequence[str] = (sys.executable,),
         hang_limit_s: float = HANG_LIMIT_S,
     ) -> None:
-        given = {name: value for name, value in os.environ.items() if not name.startswith(("DITHER_", "SDK_"))}
+        given = {
+            name: value for name, value in os.environ.items() if not name.startswith(("DITHER_", "SDK_"))
+        }
         given |= {"SDK_URL": url, "PYTHONPATH": os.pathsep.join([str(TESTS), *_import_path(interpreter)])}
         if state_dir is not None:
             given["SDK_STATE_DIR"] = str(state_dir)

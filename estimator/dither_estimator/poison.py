@@ -1,0 +1,65 @@
+"""Poison: entries that end the process that decodes them (design section 8). Pure.
+
+Before a run of entries is decoded, the worker notes where it starts, how many entries it has and how often that was
+tried. What was tried three times is halved, down to a single entry, which is then set aside undecoded. So whatever
+an entry does to a worker, it costs a bounded number of restarts and nobody else's reports.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+MAX_TRIES: Final = 3
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run of entries that was begun.
+
+    Attributes:
+        checkpoint: where it starts; an attempt from another checkpoint says nothing.
+        entries: how many.
+        tries: how often it was begun.
+    """
+
+    checkpoint: str
+    entries: int
+    tries: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The inverse of `text`; None for what is none."""
+        parts = text.split(" ")
+        if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+            return None
+        return cls(parts[0], int(parts[1]), int(parts[2]))
+
+    @property
+    def text(self) -> str:
+        """The form in which the store keeps it."""
+        return f"{self.checkpoint} {self.entries} {self.tries}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do with the entries after a checkpoint.
+
+    Attributes:
+        most_entries: how many of them to take; None for as many as one commit may carry.
+        tries: how often this run was begun before.
+        set_aside: the run is one entry, and is not to be decoded any more.
+    """
+
+    most_entries: int | None = None
+    tries: int = 0
+    set_aside: bool = False
+
+
+def next_step(last: Attempt | None, checkpoint: str) -> Step:
+    """The next step after ``last``, which ended well exactly if the checkpoint has moved on since."""
+    if last is None or last.checkpoint != checkpoint:
+        return Step()
+    if last.tries < MAX_TRIES:
+        return Step(last.entries, last.tries)
+    if last.entries <= 1:
+        return Step(1, last.tries, set_aside=True)
+    return Step(last.entries // 2)
