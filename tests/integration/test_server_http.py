@@ -12,13 +12,15 @@ import requests
 from support.server import INGEST_KEY, OPERATOR_KEY, Server, batch, bearer, report, running_server
 from support.store import Store, running_store
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 TODAY = datetime.now(UTC).date()
 UNTIL = TODAY + timedelta(days=3)
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+def store(engine: str) -> Iterator[Store]:
     """One Valkey for this file."""
     with running_store() as found:
         yield found

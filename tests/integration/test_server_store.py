@@ -9,6 +9,8 @@ from dither_protocol.storage import META_KEY
 from support.server import REGISTRY, batch, report, running_server, start_gunicorn, stop_gunicorn, write_files
 from support.store import running_store
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 TODAY = datetime.now(UTC).date()
 
 

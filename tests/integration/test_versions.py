@@ -21,13 +21,15 @@ from support.server import NOW, OPERATOR_KEY, Clock, batch, bearer, settings
 from support.store import Store as Valkey
 from support.store import running_store
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 MIN_REPORTS = 50
 FIELDS = {"version": "1", "mechanism": '"oue"', "epsilon": "1.0", "period": '"day"'}
 LABELS = ["red", "green", "blue", "other"]
 
 
 @pytest.fixture
-def valkey() -> Iterator[Valkey]:
+def valkey(engine: str) -> Iterator[Valkey]:
     """A store that no server has used yet."""
     with running_store() as store:
         yield store

@@ -19,13 +19,15 @@ from support.registries import COLORS, small_registry
 from support.store import Store as Valkey
 from support.store import running_store
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 PARTITIONS = 4
 DAY = "2026-11-29"
 DARK = Cell("dark_mode", 1, DAY, ()).name
 
 
 @pytest.fixture(scope="module")
-def valkey() -> Iterator[Valkey]:
+def valkey(engine: str) -> Iterator[Valkey]:
     """One server for the module; each test empties it, it is nobody else's."""
     with running_store() as store:
         yield store

@@ -49,13 +49,13 @@ def test_unary_bits_follow_their_law(source: Source, name: str, epsilon: float, 
 def _pairs_agree(rows: Rows, law: NDArray[np.float64]) -> bool:
     """Whether every pair of different bits is 1 together as often as independent bits are."""
     i, j = np.triu_indices(law.size, k=1)
-    return follow_chances((rows.T @ rows)[i, j], len(rows), law[i] * law[j])
+    return follow_chances((rows.T @ rows)[i, j], len(rows), law[i] * law[j], cases=2)
 
 
 def _neighbours_agree(rows: Rows, law: NDArray[np.float64]) -> bool:
     """Whether each bit is 1 in two consecutive reports as often as in independent ones (pairs not overlapping)."""
     first, second = rows[0 : len(rows) // 2 * 2 : 2], rows[1::2]
-    return follow_chances((first * second).sum(axis=0), len(first), law * law)
+    return follow_chances((first * second).sum(axis=0), len(first), law * law, cases=2)
 
 
 def _share_noise(rows: Rows) -> Rows:

