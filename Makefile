@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROOMS := protocol client_sdk server estimator cli load_tests
-CODE := $(ROOMS) tests bench
+CODE := $(ROOMS) tests bench examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test check format bench clean

@@ -177,8 +177,8 @@ def _show(answer: dict[str, Any], console: Console) -> None:
         )
 
 
-def _detectable(share: float) -> str:
-    return percent(share) if share <= 1 else "none"
+def _detectable(share: float | None) -> str:
+    return "none" if share is None else percent(share)
 
 
 def _plot(path: Path, questions: list[Question]) -> None:

@@ -108,10 +108,14 @@ class State:
         if self._connection is None:
             if _tainted and self.persistent:
                 raise StateForkedError("the process was forked inside a transaction")
-            with _translated():
-                self._connection = self._open()
             if self.persistent:
-                _on_disk.add(self)
+                _on_disk.add(self)  # before it is opened: a signal handler may fork in the middle of that
+            with _translated():
+                connection = self._open()
+            if _tainted and self.persistent:
+                _INHERITED.append(connection)
+                raise StateForkedError("the process was forked while it opened the state")
+            self._connection = connection
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -137,11 +141,13 @@ class State:
 
     def close_before_fork(self) -> None:
         """Close the file, unless the thread that forks is inside a transaction on it; the next use opens it again."""
-        if self._connection is not None and not self._inside:
+        if self._inside:
+            return
+        connection, self._connection = self._connection, None
+        if connection is not None:
             with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-            _on_disk.discard(self)
+                connection.close()
+        _on_disk.discard(self)
 
     def forget_parent(self) -> None:
         """In a forked child: leave the parent's connection alone and start anew at the next use."""
@@ -208,15 +214,6 @@ class State:
         with _LOCK, suppress(sqlite3.Error):
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-    def scrub(self) -> None:
-        """Empty the write-ahead log, where deleted answers would still stand; as far as other processes let it.
-
-        Raises:
-            StateError: as `transaction`.
-        """
-        with _LOCK, _translated():
-            self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the state must not be used afterwards."""

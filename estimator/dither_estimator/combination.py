@@ -10,10 +10,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dither_estimator.errors import EstimationError
-from dither_estimator.estimation import Estimates
+from dither_estimator.estimation import Estimates, present
 from dither_estimator.postprocess import norm_sub
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -31,7 +30,7 @@ class Combined:
         lower: lower ends of the raw intervals.
         upper: upper ends of the raw intervals.
         norm_sub: the nearest distribution.
-        present: above what noise alone reaches, simultaneously over the domain (normal limit).
+        present: whether any part alone shows the value to be there, simultaneously over parts and domain.
         method: "mover" for each value.
         n: reports in all parts.
         level: confidence level.
@@ -79,7 +78,7 @@ def combine(parts: Sequence[Estimates]) -> Combined:
         lower=shares - _root_of_squares(below),
         upper=shares + _root_of_squares(above),
         norm_sub=norm_sub(shares),
-        present=shares > _noise_limit(pairs, parts[0].level),
+        present=_present(parts),
         method=np.full(shares.shape, MOVER),
         n=n,
         level=parts[0].level,
@@ -92,11 +91,11 @@ def _root_of_squares(terms: Sequence[Floats]) -> Floats:
     return total
 
 
-def _noise_limit(pairs: Sequence[tuple[float, Estimates]], level: float) -> float:
-    """What the estimate of an absent value stays below, for all d values at once with probability ``level``."""
-    variance = 0.0
-    for weight, part in pairs:
-        oracle = part.mechanism
-        variance += weight**2 * oracle.q * (1 - oracle.q) / (part.n * oracle.gap**2)
-    z = -float(ndtri((1 - level) / pairs[0][1].mechanism.d))
-    return z * float(np.sqrt(variance))
+def _present(parts: Sequence[Estimates]) -> NDArray[np.bool_]:
+    """Whether any part alone shows a value to be there, at a level that all parts and values share (Bonferroni).
+
+    Exact, whatever the counts: a value that nobody holds is marked in any part with probability at most 1 - level.
+    A normal limit on the weighted estimate would be far off where a part expects few supporting reports by chance.
+    """
+    found: NDArray[np.bool_] = np.any([present(part, shared_by=len(parts)) for part in parts], axis=0)
+    return found

@@ -36,6 +36,7 @@ class Estimates:
         norm_sub: the nearest distribution: in [0, 1], sum 1, biased. It has no interval of its own.
         present: whether the value is there at all: more supporting reports than noise alone reaches, for any
             absent value of the domain, with probability 1 - level. bool of shape (d,).
+        supporters: C, the number of reports that support each value, int64 of shape (d,).
         method: kind of each interval, "clopper-pearson" or "wilson".
         n: number of reports.
         level: confidence level, of each interval or (``simultaneous``) of all of them together.
@@ -50,6 +51,7 @@ class Estimates:
     upper: Floats
     norm_sub: Floats
     present: NDArray[np.bool_]
+    supporters: NDArray[np.int64]
     method: NDArray[np.str_]
     n: int
     level: float
@@ -104,7 +106,8 @@ def estimate(
         lower=interval.lower,
         upper=interval.upper,
         norm_sub=norm_sub(shares),
-        present=_present(mechanism, supporters, n, level),
+        present=_above_noise(mechanism, supporters, n, (1 - level) / mechanism.d),
+        supporters=supporters,
         method=interval.method,
         n=n,
         level=level,
@@ -114,14 +117,29 @@ def estimate(
     )
 
 
-def _present(mechanism: Mechanism, supporters: NDArray[np.int64], n: int, level: float) -> NDArray[np.bool_]:
-    """Whether each count is above what noise alone reaches, simultaneously over the domain.
+def present(result: Estimates, shared_by: int = 1) -> NDArray[np.bool_]:
+    """Whether each value is there at all: its count is above what noise alone reaches, over the whole domain.
 
     The supporting reports of a value that nobody holds are Binomial(n, q) for either target. A value is present
-    where Pr[Binomial(n, q) >= C] <= (1 - level)/d (Bonferroni); the tail is the regularised incomplete beta function.
+    where Pr[Binomial(n, q) >= C] <= (1 - level)/(d shared_by), by Bonferroni's inequality.
+
+    Args:
+        result: from `estimate`.
+        shared_by: how many such judgements share the probability of any false one.
+    """
+    alpha = (1 - result.level) / (result.mechanism.d * shared_by)
+    return _above_noise(result.mechanism, result.supporters, result.n, alpha)
+
+
+def _above_noise(
+    mechanism: Mechanism, supporters: NDArray[np.int64], n: int, alpha: float
+) -> NDArray[np.bool_]:
+    """Whether noise alone supports a value so often with probability ``alpha`` at most.
+
+    The binomial tail is the regularised incomplete beta function.
     """
     tail = betainc(np.maximum(supporters, 1), n - supporters + 1, mechanism.q)
-    found: NDArray[np.bool_] = (supporters > 0) & (tail <= (1 - level) / mechanism.d)
+    found: NDArray[np.bool_] = (supporters > 0) & (tail <= alpha)
     return found
 
 

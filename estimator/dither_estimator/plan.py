@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import betainc, ndtri
 
 from dither_estimator.errors import EstimationError
 from dither_estimator.intervals import debiased, default_interval
@@ -50,14 +50,15 @@ class Plan:
         n: number of reports.
         level: of the intervals.
         precision: one row per share.
-        detectable_share: the least share that is marked "present" nine times out of ten.
+        detectable_share: the least share that is marked "present" nine times out of ten; None where even a share
+            of one is not.
     """
 
     mechanism: Mechanism
     n: int
     level: float
     precision: tuple[Precision, ...]
-    detectable_share: float
+    detectable_share: float | None
 
 
 def std_error(mechanism: Mechanism, n: float, share: float) -> float:
@@ -83,26 +84,34 @@ def central_std_error(epsilon: float, n: float, share: float) -> float:
     return math.sqrt(share * (1 - share) / n + laplace_variance / n**2)
 
 
-def detectable_share(mechanism: Mechanism, n: int, level: float) -> float:
-    """The least share that n reports mark "present" with probability DETECTION_POWER; more than 1 where none is.
+def detectable_share(mechanism: Mechanism, n: int, level: float) -> float | None:
+    """The least share that n reports mark "present" with probability DETECTION_POWER; None where none is.
 
-    The mark asks for a count above what absence reaches with probability (1-level)/d. In the normal
-    approximation: q + f (p-q) - z_power sd(f) = q + z sd(0), solved for f by bisection.
+    Exact: the mark asks for a count that absence reaches with probability (1-level)/d at most, and the share is
+    found by bisection on the binomial probability of such a count.
     """
-    noise = math.sqrt(mechanism.q * (1 - mechanism.q) / n) / mechanism.gap
-    threshold = -float(ndtri((1 - level) / mechanism.d)) * noise
-    z_power = float(ndtri(DETECTION_POWER))
-
-    def seen(share: float) -> bool:
-        pi = min(1.0, mechanism.q + share * mechanism.gap)
-        return share - z_power * math.sqrt(pi * (1 - pi) / n) / mechanism.gap >= threshold
-
+    threshold = _present_from(mechanism, n, (1 - level) / mechanism.d)
+    if threshold > n or _tail(threshold, n, mechanism.p) < DETECTION_POWER:
+        return None
     low, high = 0.0, 1.0
-    while not seen(high):
-        low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
+        seen = _tail(threshold, n, mechanism.q + middle * mechanism.gap) >= DETECTION_POWER
+        low, high = (low, middle) if seen else (middle, high)
+    return high
+
+
+def _tail(count: int, n: int, chance: float) -> float:
+    """Pr[Binomial(n, chance) >= count], for 1 <= count <= n."""
+    return float(betainc(count, n - count + 1, chance))
+
+
+def _present_from(mechanism: Mechanism, n: int, alpha: float) -> int:
+    """The least count that noise alone reaches with probability ``alpha`` at most; n + 1 where there is none."""
+    low, high = 0, n + 1  # noise alone reaches `low` too often; `high` never
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _tail(middle, n, mechanism.q) <= alpha else (middle, high)
     return high
 
 
@@ -153,23 +162,29 @@ def reports_for(mechanism: Mechanism, margin: float, share: float = 0.1, level: 
     low, high = 0, 1
     while half_width(mechanism, high, share, level) > margin:
         low, high = high, 2 * high
-    while high - low > 1:  # the half width falls with n but for the rounding of the count
+    while high - low > 1:  # the rounding of the count moves the half width by a thousandth either way
         middle = (low + high) // 2
         low, high = (low, middle) if half_width(mechanism, middle, share, level) <= margin else (middle, high)
     return high
 
 
 def central_reports_for(epsilon: float, margin: float, share: float = 0.1, level: float = 0.95) -> int:
-    """The same for central differential privacy, by its normal interval."""
+    """The same for central differential privacy: sampling by its normal quantile, the noise by Laplace's own.
+
+    Both are added as independent errors are; where one of them dominates, that is its exact interval.
+    """
     z = -float(ndtri((1 - level) / 2))
+    tail = -math.log(1 - level) * 2 / epsilon  # Pr[|Laplace(2/epsilon)| > tail] = 1 - level
+
+    def half(n: int) -> float:
+        return math.hypot(z * math.sqrt(share * (1 - share) / n), tail / n)
+
     low, high = 0, 1
-    while z * central_std_error(epsilon, high, share) > margin:
+    while half(high) > margin:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (
-            (low, middle) if z * central_std_error(epsilon, middle, share) <= margin else (middle, high)
-        )
+        low, high = (low, middle) if half(middle) <= margin else (middle, high)
     return high
 
 

@@ -170,7 +170,7 @@ def _combination(versions: Sequence[PublishedVersion], combined: bool) -> Combin
     return Combination(
         Rule.WEIGHTED,
         "the versions have the same labels and period, but no window here is combined: "
-        "each version needs its min_reports in it, and only sums over all dimensions are combined",
+        "at least two versions need their min_reports in it, and only sums over all dimensions are combined",
     )
 
 

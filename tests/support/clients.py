@@ -20,7 +20,12 @@ LINUX = {"os": "linux"}
 
 def make_client(transport: Any = None, **options: Any) -> Client:
     """A client of `small_registry` at noon of a fixed day; ``options`` as for `Client`, ``endpoint`` among them."""
-    given = {"registry": small_registry(), "ingest_key": "dik_x", "clock": lambda: NOON} | options
+    given = {
+        "registry": small_registry(),
+        "ingest_key": "dik_x",
+        "clock": lambda: NOON,
+        "exit_timeout_s": HANG_LIMIT_S,
+    } | options
     return Client(given.pop("endpoint", ENDPOINT), transport=transport, **given)
 
 

@@ -4,6 +4,8 @@ A program sees ``client``-making helpers of `support.sdk_app`; it ends by itself
 """
 
 import os
+import re
+import select
 import shutil
 import signal
 import sqlite3
@@ -12,6 +14,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +28,7 @@ HANG_LIMIT_S = 60.0
 TESTS = Path(support.sdk_app.__file__).parent.parent
 FIRST_LINES = """
 import os, sys, threading, time, signal, faulthandler
-faulthandler.dump_traceback_later({limit}, exit=True)
+faulthandler.register(signal.SIGUSR1, all_threads=True)
 from support.sdk_app import ask, make_client
 """
 LAST_WORD = 'print("at the end", time.monotonic(), flush=True)'
@@ -48,6 +51,11 @@ class Finished:
     err: str
     exit_s: float
 
+    @property
+    def trouble(self) -> str:
+        """Its standard error without the SDK's documented warnings about answers that it could not take."""
+        return re.sub(r"^answers are dropped \((busy|forked|reentrant)\)\n", "", self.err, flags=re.MULTILINE)
+
 
 class Program:
     """A running program; ended by force when the body of the test fails."""
@@ -65,11 +73,11 @@ class Program:
         given = {
             name: value for name, value in os.environ.items() if not name.startswith(("DITHER_", "SDK_"))
         }
-        given |= {"SDK_URL": url, "PYTHONPATH": os.pathsep.join([str(TESTS), *_import_path(interpreter)])}
+        given |= {"SDK_URL": url, "PYTHONPATH": os.pathsep.join([str(TESTS), *import_path()])}
         if state_dir is not None:
             given["SDK_STATE_DIR"] = str(state_dir)
         self._limit_s = hang_limit_s
-        text = FIRST_LINES.format(limit=hang_limit_s - 5) + textwrap.dedent(code)
+        text = FIRST_LINES + textwrap.dedent(code)
         self.popen = subprocess.Popen(
             [*interpreter, "-X", "dev", "-W", "error", "-c", text],
             env=given | dict(environ or {}),
@@ -77,6 +85,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # so that its children can be ended with it
         )
 
     def say(self, line: str = "") -> None:
@@ -86,9 +95,19 @@ class Program:
         self.popen.stdin.flush()
 
     def hear(self) -> str:
-        """The next line of its standard output; the program's own hang limit bounds the wait."""
+        """The next line of its standard output."""
         assert self.popen.stdout is not None
+        if not select.select([self.popen.stdout], [], [], self._limit_s)[0]:
+            self.kill()
+            raise AssertionError("the program says nothing")
         return self.popen.stdout.readline().rstrip("\n")
+
+    def kill(self) -> None:
+        """End it by force, and whatever it has forked; before that each says where it hangs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGUSR1)
+            time.sleep(0.5)
+            os.killpg(self.popen.pid, signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -98,8 +117,8 @@ class Program:
         """Wait for its end."""
         try:
             out, err = self.popen.communicate(timeout=self._limit_s)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
+        except BaseException:  # the test's own timeout too: nothing may stay behind
+            self.kill()
             out, err = self.popen.communicate()
             raise AssertionError(f"the program hangs\n{out}\n{err}") from None
         ended = time.monotonic()
@@ -108,10 +127,8 @@ class Program:
         return Finished(self.popen.returncode, lines, err, ended - last)
 
 
-def _import_path(interpreter: Sequence[str]) -> list[str]:
-    """For another interpreter: where this one finds the SDK and requests, all of it pure Python."""
-    if tuple(interpreter) == (sys.executable,):
-        return []
+def import_path() -> list[str]:
+    """Where this interpreter finds the SDK and requests: other ones find them there too, all of it pure Python."""
     modules = (dither_client, dither_protocol, requests)
     return list(dict.fromkeys(str(Path(str(module.__file__)).parent.parent) for module in modules))
 

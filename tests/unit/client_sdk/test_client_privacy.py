@@ -39,6 +39,8 @@ def _reachable(start: object) -> list[object]:
         seen[id(item)] = item
         if isinstance(item, FrameType):
             todo.extend(item.f_locals.values())
+        if isinstance(item, dict):
+            todo.extend(item)  # CPython does not show the collector keys that are texts
         todo.extend(gc.get_referents(item))
     return list(seen.values())
 
@@ -96,7 +98,7 @@ def test_a_value_outside_the_domain_is_found_nowhere_afterwards(
     with caplog.at_level(logging.DEBUG):
         client = make_client(MemoryTransport(Retry("http:503", 600.0)), state_dir=tmp_path)
         client.record("dark_mode", True)
-        client.flush(5)
+        client.flush(20)
         for metric, dimensions in (("color", LINUX), ("dark_mode", None), ("first_color", None)):
             with pytest.raises(MetricUsageError) as caught:
                 client.record(metric, twist(marked), dimensions)
@@ -126,6 +128,17 @@ def test_a_true_answer_is_no_object_that_the_client_leads_to(tmp_path: Path) -> 
         statuses.add(client.record(metric, value, dimensions))
         assert id(value) not in {id(item) for item in _reachable(client)}
     assert len(statuses) == 3
+    client.shutdown()
+
+
+def test_a_state_that_breaks_during_a_record_keeps_no_way_to_the_value(tmp_path: Path) -> None:
+    """Not even the error is kept: its traceback would lead to the frame that holds the value."""
+    client = make_client(MemoryTransport(), state_dir=tmp_path)
+    client._state.close()
+    (tmp_path / "dither.sqlite3").write_bytes(b"garbage" * 1_000)
+    value = "".join(["vio", "let"])
+    assert client.record("first_color", value).reason == "state"
+    assert id(value) not in {id(item) for item in _reachable(client)}
     client.shutdown()
 
 

@@ -105,9 +105,12 @@ def test_the_room_in_bytes_does_not_depend_on_the_randomised_datum(
             outcomes.append(client.record("metric_000", "c00"))
     kept = outcomes.index(QUEUED)
     assert outcomes == [FULL] * kept + [QUEUED] * (200 - kept)
-    assert kept + 100 == len('{"metric":"metric_000","version":1,"params":"12345678","window":"2026-11-29",') + len(
-        '"dimensions":{},"data"'
-    ) + 32
+    assert (
+        kept + 100
+        == len('{"metric":"metric_000","version":1,"params":"12345678","window":"2026-11-29",')
+        + len('"dimensions":{},"data"')
+        + 32
+    )
 
 
 def test_a_dropped_answer_is_counted_and_not_charged() -> None:

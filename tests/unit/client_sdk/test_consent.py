@@ -122,7 +122,7 @@ def test_a_no_erases_every_byte_of_the_queue_and_keeps_the_ledger(tmp_path: Path
     """No report, open or sealed, is found in any state file afterwards, the process still running (P8)."""
     client = make_client(MemoryTransport(Retry("http:503", 600.0)), state_dir=tmp_path)
     client.record("color", "red", LINUX)
-    client.flush(5)
+    client.flush(20)
     client.record("dark_mode", True)
     batches, reports = client.pending()
     assert (len(batches), len(reports)) == (1, 1)

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from dither_client import RecordStatus
-from dither_client.ledger import Charge, Limits, charge, nano_charge, spent, strictest
+from dither_client.ledger import Charge, Limits, charge, nano_charge, spent, strictest, summary
 from dither_client.state import State
 
 TODAY = date(2026, 11, 29)
@@ -74,4 +74,28 @@ def test_the_lifetime_limit_is_reached_exactly_and_never_passed() -> None:
     limits = Limits(per_day=None, lifetime=strictest(1.0))
     statuses = [_charge(state, _item(str(i), nano_charge(0.1)), limits) for i in range(11)]
     assert statuses == [RecordStatus.QUEUED] * 10 + [RecordStatus.BUDGET_EXHAUSTED]
+    state.close()
+
+
+def test_the_summary_adds_up_by_metric_window_day_and_life() -> None:
+    """Two days, two metrics, two dimensions: every sum is exact, and what is left is never negative."""
+    state = State(None)
+    tomorrow = date(2026, 11, 30)
+    for item, today in (
+        (Charge("a", 1, "2026-11-29", "x", 100_000_000), TODAY),
+        (Charge("a", 1, "2026-11-29", "y", 200_000_000), TODAY),
+        (Charge("a", 2, "2026-11-30", "x", 300_000_000), tomorrow),
+        (Charge("b", 1, "once", "()", 10**9), tomorrow),
+    ):
+        assert _charge(state, item, FREE, today) is RecordStatus.QUEUED
+    with state.transaction() as connection:
+        found = summary(connection, tomorrow, Limits(per_day=2 * 10**9, lifetime=10**9))
+        unlimited = summary(connection, TODAY, FREE)
+    assert (found.spent_today, found.spent_lifetime) == (1.3, 1.6)
+    assert (found.left_today, found.left_lifetime) == (0.7, 0.0)
+    assert (unlimited.spent_today, unlimited.left_today, unlimited.left_lifetime) == (0.3, None, None)
+    assert {name: (m.metric, m.epsilon, m.reports, m.windows) for name, m in found.metrics.items()} == {
+        "a": ("a", 0.6, 3, {"2026-11-29": 0.3, "2026-11-30": 0.3}),
+        "b": ("b", 1.0, 1, {"once": 1.0}),
+    }
     state.close()

@@ -300,4 +300,4 @@ def test_the_contents_are_what_will_leave(state: State) -> None:
     with state.transaction() as connection:
         bodies, reports = outbox.contents(connection)
     assert reports == ['{"data":2}']
-    assert [body for body in bodies] == [b.body for b in _taken(state)]
+    assert list(bodies) == [b.body for b in _taken(state)]

@@ -61,7 +61,9 @@ def _owners_in(state: State) -> list[str]:
     with state.transaction() as connection:
         return [
             row[0]
-            for row in connection.execute("SELECT owner FROM open_reports UNION ALL SELECT owner FROM batches")
+            for row in connection.execute(
+                "SELECT owner FROM open_reports UNION ALL SELECT owner FROM batches"
+            )
         ]
 
 

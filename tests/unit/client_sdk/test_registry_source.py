@@ -242,7 +242,11 @@ def test_a_client_without_a_registry_fetches_one_and_uses_it_offline_later(tmp_p
         server.registry = [Answer(200, body, {"ETag": '"v7"'})]
         client = make_client(endpoint=server.url, registry=None, state_dir=tmp_path)
         with pytest.raises(UnknownMetricError, match="no registry yet"):
-            _ = client.explain("dark_mode") if client._source.current is None else client.explain("nothing yet")
+            _ = (
+                client.explain("dark_mode")
+                if client._source.current is None
+                else client.explain("nothing yet")
+            )
         wait_until(lambda: client.record("dark_mode", True).status is RecordStatus.QUEUED)
         assert client.flush(20).sent == 1
         client.shutdown()

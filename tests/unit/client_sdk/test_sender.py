@@ -4,6 +4,7 @@ import json
 import logging
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -38,13 +39,6 @@ def _in_doubt(folder: Path) -> list[int]:
     return found
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short patience with a silent server; the limits themselves are constants."""
-    monkeypatch.setattr(transport, "READ_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(transport, "ANSWER_LIMIT_S", 0.3)
-
-
 # Outcomes over real HTTP: what is counted, how many reports stay, and whether the batch is in doubt afterwards.
 
 KEPT = [
@@ -66,12 +60,13 @@ KEPT = [
 ]
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("answer", "reason", "in_doubt"), KEPT, ids=lambda value: str(value)[:50])
 def test_what_is_no_receipt_keeps_the_batch(
-    tmp_path: Path, answer: Answer, reason: str, in_doubt: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, reason: str, in_doubt: int
 ) -> None:
     """The report stays, the try is counted by reason; any answer takes the doubt back, none leaves it."""
+    if answer.silent or answer.drip_s:  # short patience where it is what is tested
+        monkeypatch.setattr(transport, "READ_TIMEOUT_S" if answer.silent else "ANSWER_LIMIT_S", 0.3)
     with scripted_server(answer) as server:
         client = make_client(endpoint=server.url, state_dir=tmp_path, delay_s=0)
         client.record("dark_mode", True)
@@ -106,7 +101,11 @@ def test_trouble_before_the_first_byte_keeps_the_batch(trouble: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             closed = probe.getsockname()[1]
-        endpoint = {"dns": "https://dither.invalid", "tls": _tls(port), "refused": f"http://127.0.0.1:{closed}"}
+        endpoint = {
+            "dns": "https://dither.invalid",
+            "tls": _tls(port),
+            "refused": f"http://127.0.0.1:{closed}",
+        }
         client = make_client(endpoint=endpoint[trouble], delay_s=0)
         client.record("dark_mode", True)
         (name,) = _tried(client)
@@ -389,6 +388,23 @@ def test_shutdown_waits_for_what_is_due(tmp_path: Path) -> None:
     assert len(transport.reports) == 1
 
 
+def test_shutdown_is_patient_with_another_process_that_is_writing(tmp_path: Path) -> None:
+    """What was delivered just now is still booked, within the deadline, when the other lets go."""
+    gate = GateTransport()
+    client = make_client(gate, state_dir=tmp_path, delay_s=0)
+    client.record("dark_mode", True)
+    assert gate.entered.wait(30)
+    other = sqlite3.connect(tmp_path / "dither.sqlite3", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    gate.gate.set()
+    timer = threading.Timer(0.3, lambda: other.execute("ROLLBACK"))
+    timer.start()
+    client.shutdown(20)
+    timer.join()
+    assert other.execute("SELECT count(*) FROM batches").fetchone() == (0,)
+    other.close()
+
+
 def test_a_busy_moment_does_not_put_the_sender_to_sleep(tmp_path: Path) -> None:
     """Another process was writing just when the time came: the report leaves soon afterwards all the same."""
     transport = MemoryTransport()
@@ -408,9 +424,7 @@ def test_a_busy_moment_does_not_put_the_sender_to_sleep(tmp_path: Path) -> None:
     client.shutdown()
 
 
-def test_a_broken_state_ends_the_sender_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_state_ends_the_sender_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The thread stops in order, and shutdown does not raise."""
     gate = GateTransport()
     client = make_client(gate, state_dir=tmp_path, delay_s=0)

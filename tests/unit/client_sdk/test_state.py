@@ -125,9 +125,14 @@ def test_a_full_disk_is_said_and_rolls_back(tmp_path: Path) -> None:
     with made.transaction() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StateFullError), made.transaction() as connection:
-        write_note(connection, "small", "x")
-        write_note(connection, "large", "x" * 100_000)
+
+    def fill() -> None:
+        with made.transaction() as connection:
+            write_note(connection, "small", "x")
+            write_note(connection, "large", "x" * 100_000)
+
+    with pytest.raises(StateFullError):
+        fill()
     connection.execute("PRAGMA max_page_count = 1000000")
     with made.transaction() as connection:
         assert read_note(connection, "small") is None
@@ -167,10 +172,14 @@ def test_a_commit_that_fails_is_rolled_back() -> None:
         deny = action == sqlite3.SQLITE_TRANSACTION and first == "COMMIT"
         return sqlite3.SQLITE_DENY if deny else sqlite3.SQLITE_OK
 
-    with pytest.raises(StateBrokenError), made.transaction() as connection:
-        write_note(connection, "a", "1")
-        connection.set_authorizer(no_commit)
-    connection.set_authorizer(None)
+    def commit() -> None:
+        with made.transaction() as connection:
+            write_note(connection, "a", "1")
+            connection.set_authorizer(no_commit)
+
+    with pytest.raises(StateBrokenError):
+        commit()
+    made._connected().set_authorizer(None)
     with made.transaction() as connection:
         assert read_note(connection, "a") is None
     made.close()
@@ -183,9 +192,15 @@ def test_a_fork_inside_a_transaction_voids_the_childs_half(
     kept: list[sqlite3.Connection] = []
     monkeypatch.setattr(state, "_INHERITED", kept)
     made = State(tmp_path)
-    with pytest.raises(StateForkedError), made.transaction() as connection:
-        write_note(connection, "a", "1")
-        made.forget_parent()
+    connection = made._connected()
+
+    def fork_inside() -> None:
+        with made.transaction() as inside:
+            write_note(inside, "a", "1")
+            made.forget_parent()
+
+    with pytest.raises(StateForkedError):
+        fork_inside()
     assert kept == [connection]
     assert connection.in_transaction
     connection.execute("ROLLBACK")  # as the parent, who is somewhere else, will do
@@ -254,4 +269,41 @@ def test_notes_and_sums_are_kept() -> None:
         add_to_total(connection, "s", -2)
         add_to_totals(connection, ("s", 1), ("t", 2))
         assert [read_total(connection, scope) for scope in ("s", "t", "u")] == [4, 2, 0]
+    made.close()
+
+
+def test_files_are_closed_before_a_fork_and_memory_is_not(tmp_path: Path) -> None:
+    """Both sides open the file anew; what is only in memory would be lost; a transaction under way is left alone."""
+    on_disk, in_memory = State(tmp_path), State(None)
+    for made in (on_disk, in_memory):
+        with made.transaction() as connection:
+            write_note(connection, "a", "1")
+    before = (on_disk._connection, in_memory._connection)
+    state.lock_before_fork()
+    state.unlock_in_parent()
+    assert on_disk._connection is None
+    assert in_memory._connection is before[1]
+    with on_disk.transaction() as connection:
+        assert connection is not before[0]
+        assert read_note(connection, "a") == "1"
+        state.lock_before_fork()
+        state.unlock_in_parent()
+        assert on_disk._connection is connection
+        write_note(connection, "a", "2")
+    with on_disk.transaction() as connection:
+        assert read_note(connection, "a") == "2"
+    on_disk.close()
+    in_memory.close()
+
+
+def test_a_child_of_a_fork_inside_a_transaction_leaves_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It inherited a connection whose locks are the parent's: nothing on disk any more, memory works."""
+    monkeypatch.setattr(state, "_tainted", True)
+    with pytest.raises(StateForkedError, match="inside a transaction"):
+        _touch(State(tmp_path / "state"))
+    assert not (tmp_path / "state").exists()
+    made = State(None)
+    _touch(made)
     made.close()
