@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -33,7 +32,7 @@ class Stub:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The hooks see the test's clients alone, and a clock of the test's own."""
     now = [100.0]
     clients: weakref.WeakSet[Lively] = weakref.WeakSet()
