@@ -1,9 +1,9 @@
 """When to try again, and when to send at all: random times, kept in the state so that a restart keeps them."""
 
-import secrets
 import sqlite3
 from typing import Final
 
+from dither_client import entropy
 from dither_client.outbox import FAR_AHEAD_S
 from dither_client.state import read_note, write_note
 
@@ -16,7 +16,7 @@ _FAILURES: Final = "failures"
 
 def uniform_s(limit_s: float) -> float:
     """A uniform random time in [0, limit_s), seconds; from the operating system, since it must not be guessed."""
-    return limit_s * secrets.randbelow(1 << 30) / (1 << 30)
+    return limit_s * entropy.below(1 << 30) / (1 << 30)
 
 
 def backoff_s(failures: int) -> float:

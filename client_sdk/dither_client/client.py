@@ -1,6 +1,5 @@
 """The client: what an app holds. `record()` randomises an answer on the spot and forgets it."""
 
-import logging
 import os
 import threading
 import time
@@ -22,6 +21,7 @@ from dither_client.errors import (
 )
 from dither_client.explain import explain
 from dither_client.ledger import Charge, Limits, PrivacyLedger
+from dither_client.log import logger
 from dither_client.owners import Owner
 from dither_client.registry_source import RegistrySource, read_registry, remember_in_use
 from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
@@ -46,8 +46,6 @@ DEFAULT_MAX_QUEUE_BYTES: Final = 16 << 20
 
 _CONSENT_PATIENCE_S: Final = 5.0
 _THREAD_END_S: Final = 0.05
-
-_log = logging.getLogger("dither_client")
 
 
 def _utc_now() -> datetime:
@@ -157,7 +155,7 @@ class Client:
         if not self._standing.enabled:
             return
         if self._folder is None:
-            _log.info(
+            logger().info(
                 "no state_dir: an exit loses unsent answers, and every start is a new device and budget"
             )
         try:
@@ -297,7 +295,7 @@ class Client:
         if not self._broken:
             self._broken = str(error)
             # As text: the error's traceback leads to frames that hold the raw value, and handlers keep arguments.
-            _log.warning("the SDK switches itself off: %s", str(error))
+            logger().warning("the SDK switches itself off: %s", str(error))
 
     # Delivering
 

@@ -6,12 +6,12 @@ record lock: it dies with its process, whatever kills it, and is not inherited o
 """
 
 import os
-import secrets
 import sqlite3
 import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from dither_client import entropy
 from dither_client.errors import StateBrokenError
 
 try:
@@ -48,7 +48,7 @@ class Owner:
             StateBrokenError: the state directory cannot be written.
         """
         if not self._token:
-            token = secrets.token_hex(8)
+            token = entropy.random_bytes(8).hex()
             if self._folder is not None:
                 try:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

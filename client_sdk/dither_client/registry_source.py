@@ -5,7 +5,6 @@ app's limits on epsilon hold for both (invariant P6).
 """
 
 import json
-import logging
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -15,12 +14,11 @@ from typing import Any, Final
 
 from dither_client.backoff import uniform_s
 from dither_client.errors import StateError
+from dither_client.log import logger
 from dither_client.state import State, read_note, write_note
 from dither_client.transport import Fetched, Transport
 from dither_protocol.errors import RegistryError
 from dither_protocol.registry import Registry, load_registry, registry_from_document
-
-_log = logging.getLogger("dither_client")
 
 _NOTE: Final = "registry"
 _IN_USE: Final = "registry in use"
@@ -111,7 +109,7 @@ class RegistrySource:
         try:
             registry = registry_from_document(fetched.document)
         except RegistryError as error:
-            _log.warning("the server's registry is refused: %s", error)
+            logger().warning("the server's registry is refused: %s", error)
             return False
         if self.current is not None and is_older(registry, self.current):
             return False

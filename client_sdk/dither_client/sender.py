@@ -4,7 +4,6 @@ It sends the stored bytes of a batch again and again until the server has them, 
 nobody would accept them any more. Nothing is sent outside this thread.
 """
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -14,14 +13,13 @@ from typing import Final
 
 from dither_client import backoff, outbox
 from dither_client.errors import StateBrokenError, StateBusyError, StateError
+from dither_client.log import logger
 from dither_client.owners import Owner
 from dither_client.registry_source import RegistrySource
 from dither_client.results import FlushResult
 from dither_client.state import State
 from dither_client.transport import Delivered, Outcome, Refused, Retry, TooLarge, Transport
 from dither_client.warner import Warner
-
-_log = logging.getLogger("dither_client")
 
 _LONGEST_SLEEP_S: Final = 60.0  # a clock that was set, or a machine that slept, is noticed after this
 _BUSY_PAUSE_S: Final = 0.2
@@ -190,7 +188,7 @@ class Sender:
             return False
         now = self._now()
         try:
-            at = self._next_action(now)
+            at = self._next_delivery(now) if self._may_send() else None
         except StateBusyError:
             return True  # another process is writing; ask again
         except StateError:
@@ -213,7 +211,7 @@ class Sender:
                 try:
                     self._round()
                 except StateBrokenError as error:
-                    _log.warning("the sender stops: %s", str(error))
+                    logger().warning("the sender stops: %s", str(error))
                     return
                 except StateError as error:  # another process is writing, or the disk is full: later
                     self._pause(_BUSY_PAUSE_S if isinstance(error, StateBusyError) else _FULL_PAUSE_S)
@@ -334,7 +332,7 @@ class Sender:
             outbox.postpone(connection, batch, self._now(), answered=outcome.answered)
             backoff.failed(connection, self._now(), outcome.after_s)
         self._count(f"retry:{outcome.reason}", 1)
-        _log.debug("a batch of %d reports is not delivered yet (%s)", batch.reports, outcome.reason)
+        logger().debug("a batch of %d reports is not delivered yet (%s)", batch.reports, outcome.reason)
 
     def _book_delivery(self, batch: outbox.Batch, outcome: Delivered) -> None:
         if outcome.duplicate:

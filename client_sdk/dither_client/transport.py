@@ -42,7 +42,8 @@ class Retry(NamedTuple):
     Attributes:
         reason: ``network:...`` or ``http:<status>``.
         after_s: what the server asked for.
-        answered: whether any answer came; without one the server may have taken the batch.
+        answered: whether the answer says that the server did not take the batch. Silence does not say so, nor does
+            a gateway, nor a server that lost its store on the way.
     """
 
     reason: str
@@ -112,6 +113,7 @@ def check_endpoint(endpoint: str) -> str:
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -272,8 +274,10 @@ def _outcome(answer: _Answer) -> Outcome:
         return TooLarge()
     if answer.status in _FINAL:
         return Refused(f"http:{answer.status}")
-    # Everything else is not our server speaking, or not yet: a hotel's login page, a redirect, an overload.
-    return Retry(f"http:{answer.status}", retry_after_s(answer.headers.get("retry-after")))
+    # Everything else is not our server speaking, or not yet: a hotel's login page, a redirect, an overload. Of these
+    # only a quota is decided before the batch is looked at; behind any other the batch may have been taken.
+    after_s = retry_after_s(answer.headers.get("retry-after"))
+    return Retry(f"http:{answer.status}", after_s, answered=answer.status == 429)
 
 
 def _delivered(body: bytes) -> Outcome:
@@ -283,7 +287,7 @@ def _delivered(body: bytes) -> Outcome:
         accepted, duplicate, rejected = (answer.get(key) for key in ("accepted", "duplicate", "rejected"))
         if type(accepted) is int and type(duplicate) is bool and isinstance(rejected, list):
             return Delivered(accepted, duplicate, len(rejected))
-    return Retry("answer:not-a-receipt")
+    return Retry("answer:not-a-receipt", answered=False)
 
 
 def retry_after_s(value: str | None, now: float | None = None) -> float | None:

@@ -1,12 +1,11 @@
 """Warnings that do not flood the app's log: each kind at most once a minute."""
 
-import logging
 import time
 from typing import Final
 
-PAUSE_S: Final = 60.0
+from dither_client.log import logger
 
-_log = logging.getLogger("dither_client")
+PAUSE_S: Final = 60.0
 
 
 class Warner:
@@ -20,4 +19,4 @@ class Warner:
         now = time.monotonic()
         if now - self._last.get(kind, -PAUSE_S) >= PAUSE_S:
             self._last[kind] = now
-            _log.warning(message, *arguments)
+            logger().warning(message, *arguments)

@@ -1,6 +1,5 @@
 """From a TOML file or its JSON form to a Registry. Unknown keys are errors; every error names its key."""
 
-import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -35,6 +34,8 @@ def parse_registry(text: str | bytes) -> Registry:
     Raises:
         RegistryError: it is not TOML, or it breaks a rule.
     """
+    import tomllib  # noqa: PLC0415  an app whose registry is a dict, or fetched, need not pay for it
+
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")

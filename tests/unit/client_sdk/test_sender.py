@@ -42,16 +42,16 @@ def _in_doubt(folder: Path) -> list[int]:
 # Outcomes over real HTTP: what is counted, how many reports stay, and whether the batch is in doubt afterwards.
 
 KEPT = [
-    (Answer(503, b"", LONG), "http:503", 0),
+    (Answer(503, b"", LONG), "http:503", 1),
     (Answer(429, b"", LONG), "http:429", 0),
-    (Answer(500, b"", LONG), "http:500", 0),
-    (Answer(408, b"", LONG), "http:408", 0),
-    (Answer(409, b"", LONG), "http:409", 0),
-    (Answer(302, b"", {"Location": "http://127.0.0.1:9/"} | LONG), "http:302", 0),
-    (Answer(200, b"", LONG), "http:200", 0),
-    (Answer(200, HTML, LONG), "http:200", 0),
-    (Answer(202, b""), "answer:not-a-receipt", 0),
-    (Answer(202, HTML), "answer:not-a-receipt", 0),
+    (Answer(500, b"", LONG), "http:500", 1),
+    (Answer(408, b"", LONG), "http:408", 1),
+    (Answer(409, b"", LONG), "http:409", 1),
+    (Answer(302, b"", {"Location": "http://127.0.0.1:9/"} | LONG), "http:302", 1),
+    (Answer(200, b"", LONG), "http:200", 1),
+    (Answer(200, HTML, LONG), "http:200", 1),
+    (Answer(202, b""), "answer:not-a-receipt", 1),
+    (Answer(202, HTML), "answer:not-a-receipt", 1),
     (Answer(status=0), "network:ConnectionError", 1),
     (Answer(reset=True), "network:ConnectionError", 1),
     (Answer(silent=True), "network:ReadTimeout", 1),
@@ -64,7 +64,7 @@ KEPT = [
 def test_what_is_no_receipt_keeps_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, reason: str, in_doubt: int
 ) -> None:
-    """The report stays, the try is counted by reason; any answer takes the doubt back, none leaves it."""
+    """The report stays, the try is counted by reason; only an answer that decides nothing takes the doubt back."""
     if answer.silent or answer.drip_s:  # short patience where it is what is tested
         monkeypatch.setattr(transport, "READ_TIMEOUT_S" if answer.silent else "ANSWER_LIMIT_S", 0.3)
     with scripted_server(answer) as server:

@@ -32,20 +32,26 @@ def _send(url: str) -> Outcome:
     [
         (Answer(body=b'{"accepted":2,"duplicate":false,"rejected":[{}]}'), Delivered(2, False, 1)),
         (Answer(body=b'{"accepted":0,"duplicate":true,"rejected":[]}'), Delivered(0, True, 0)),
-        (Answer(body=b""), Retry("answer:not-a-receipt")),
-        (Answer(body=b"<html>welcome to the hotel network</html>"), Retry("answer:not-a-receipt")),
-        (Answer(body=b'{"accepted":"2","duplicate":false,"rejected":[]}'), Retry("answer:not-a-receipt")),
-        (Answer(body=b"[" * 100_000), Retry("answer:not-a-receipt")),
-        (Answer(status=503, headers={"Retry-After": "7"}), Retry("http:503", 7.0)),
+        (Answer(body=b""), Retry("answer:not-a-receipt", answered=False)),
+        (
+            Answer(body=b"<html>welcome to the hotel network</html>"),
+            Retry("answer:not-a-receipt", answered=False),
+        ),
+        (
+            Answer(body=b'{"accepted":"2","duplicate":false,"rejected":[]}'),
+            Retry("answer:not-a-receipt", answered=False),
+        ),
+        (Answer(body=b"[" * 100_000), Retry("answer:not-a-receipt", answered=False)),
+        (Answer(status=503, headers={"Retry-After": "7"}), Retry("http:503", 7.0, answered=False)),
         (Answer(status=429, headers={"Retry-After": "999999"}), Retry("http:429", 3600.0)),
-        (Answer(status=503, headers={"Retry-After": "-5"}), Retry("http:503", None)),
-        (Answer(status=503, headers={"Retry-After": "NaN"}), Retry("http:503", None)),
-        (Answer(status=500), Retry("http:500", None)),
+        (Answer(status=503, headers={"Retry-After": "-5"}), Retry("http:503", None, answered=False)),
+        (Answer(status=503, headers={"Retry-After": "NaN"}), Retry("http:503", None, answered=False)),
+        (Answer(status=500), Retry("http:500", None, answered=False)),
         (Answer(status=401), Refused("http:401")),
         (Answer(status=400), Refused("http:400")),
         (Answer(status=413), TooLarge()),
-        (Answer(status=302, headers={"Location": "http://127.0.0.1:9/"}), Retry("http:302")),
-        (Answer(status=200), Retry("http:200")),
+        (Answer(status=302, headers={"Location": "http://127.0.0.1:9/"}), Retry("http:302", answered=False)),
+        (Answer(status=200), Retry("http:200", answered=False)),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -210,7 +216,7 @@ def test_a_redirect_is_not_followed() -> None:
     with scripted_server() as other:
         for status in (301, 302, 303, 307, 308):
             with scripted_server(Answer(status, b"", {"Location": other.url + "/v1/reports"})) as server:
-                assert _send(server.url) == Retry(f"http:{status}")
+                assert _send(server.url) == Retry(f"http:{status}", answered=False)
     assert other.bodies == []
     assert other.gets == []
 
