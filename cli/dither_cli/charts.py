@@ -5,6 +5,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dither_cli.files import naming, write_problem
 from dither_protocol.errors import DitherError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def check_file(path: Path) -> None:
     """Refuse a file that would not become a chart, before any work is done.
 
     Raises:
-        ChartError: another ending than .png or .svg, or a folder that does not exist.
+        ChartError: another ending than .png or .svg, or a place that cannot be written.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ChartError("a chart is a .png or .svg file")
-    if not path.resolve().parent.is_dir():
-        raise ChartError(f"the folder of {path} does not exist")
+    if problem := write_problem(path):
+        raise ChartError(problem)
 
 
 def _figure(width: float, height: float) -> tuple["Figure", "Axes"]:
@@ -38,6 +39,11 @@ def _figure(width: float, height: float) -> tuple["Figure", "Axes"]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    with naming(path):
+        figure.savefig(path, dpi=120)
 
 
 def error_chart(path: Path, title: str, n: Sequence[int], lines: Mapping[str, Sequence[float]]) -> None:
@@ -53,7 +59,7 @@ def error_chart(path: Path, title: str, n: Sequence[int], lines: Mapping[str, Se
     axes.set_title(title)
     axes.grid(visible=True, which="both", alpha=0.25)
     axes.legend()
-    figure.savefig(path, dpi=120)
+    _save(figure, path)
 
 
 def estimate_chart(path: Path, title: str, values: Sequence[Mapping[str, Any]]) -> None:
@@ -75,4 +81,4 @@ def estimate_chart(path: Path, title: str, values: Sequence[Mapping[str, Any]]) 
     axes.set_xlabel("share, with its interval")
     left_out = len(values) - len(shown)
     axes.set_title(title + (f"\n{left_out} smaller values are not shown" if left_out else ""), fontsize=10)
-    figure.savefig(path, dpi=120)
+    _save(figure, path)

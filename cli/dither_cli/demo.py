@@ -4,26 +4,27 @@ import json
 import signal
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from dither_cli.demo_population import Server, demo_truths, run_sdk_clients
 from dither_cli.demo_verdict import MetricReport, Verdict, counted, judge
+from dither_cli.exit_codes import SIGNAL_EXIT, ExitCode
+from dither_cli.files import naming, write_problem
 from dither_cli.parts import example_registry
-from dither_cli.service import Service
-from dither_cli.tables import percent
+from dither_cli.service import Service, ServiceOptions
+from dither_cli.signals import Stopped, Stopping, handled
+from dither_cli.tables import interval_text, percent, plain_table
 from dither_fleet import Fleet, FleetResult, MetricTruth
 from dither_protocol.errors import DitherError
 from dither_protocol.registry import Registry, load_registry
@@ -35,14 +36,40 @@ _POLL_S: Final = 0.3
 Published = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
+def check_json_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse a file that could not be written, before the run and not after it."""
+    if value and (problem := write_problem(value)):
+        raise click.BadParameter(problem)
+    return value
+
+
+class _Job(NamedTuple):
+    registry: Registry
+    devices: int
+    seed: int
+    keep: bool
+    json_file: Path | None
+    console: Console
+
+
 @click.command()
 @click.option(
     "--devices", default=20_000, show_default=True, type=click.IntRange(1), help="Simulated devices."
 )
-@click.option("--seed", default=1, show_default=True, help="Of the population; the noise is always real.")
+@click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Of the population; the noise is always real.",
+)
 @click.option("--keep", is_flag=True, help="Stay up afterwards, until Ctrl-C.")
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to FILE."
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=check_json_file,
+    help="Write the result to FILE.",
 )
 def demo(devices: int, seed: int, keep: bool, json_file: Path | None) -> None:
     """Run the whole service on free ports and check what it publishes.
@@ -50,22 +77,43 @@ def demo(devices: int, seed: int, keep: bool, json_file: Path | None) -> None:
     DEVICES simulated devices and 200 real SDK clients answer every metric of the example registry. Exits 0 if
     every report that was sent is counted, and no more intervals miss the truth than chance allows.
     """
-    console = Console()
-    registry = load_registry(example_registry())
+    stopping = Stopping()
+    job = _Job(load_registry(example_registry()), devices, seed, keep, json_file, Console())
+    passed = False
     try:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dither-demo-")))
-            console.print("starting store, server and estimator ...")
-            service = stack.enter_context(Service.start(state_dir=folder))
-            verdict = _run(service, registry, devices, seed, console)
-            _show(verdict, console)
-            if json_file:
-                json_file.write_text(json.dumps(_as_json(verdict, devices, seed), indent=1), encoding="utf-8")
-            if keep:
-                _stay(service, console)
+        with handled(stopping.on_signal):  # until the folder with the keys is gone
+            passed = _in_a_folder(job, stopping)
+    except Stopped:
+        pass
     except DitherError as error:
         raise click.ClickException(str(error)) from None
-    sys.exit(0 if verdict.passed else 1)
+    number = stopping.number
+    if number is not None and not (passed and keep and number == signal.SIGINT):
+        click.echo(f"dither demo: stopped by {signal.Signals(number).name}", err=True)
+        sys.exit(SIGNAL_EXIT + number)
+    sys.exit(ExitCode.OK if passed else ExitCode.FAILED)
+
+
+def _in_a_folder(job: _Job, stopping: Stopping) -> bool:
+    """The demo in a folder that is removed afterwards; whether it passed."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dither-demo-")))
+        job.console.print("starting store, server and estimator ...")
+        service = stack.enter_context(Service(ServiceOptions(folder)))
+        stopping.watch(service)
+        service.launch()
+        if not service.wait_ready():
+            return False
+        with stopping.interruptible():
+            verdict = _run(service, job.registry, job.devices, job.seed, job.console)
+            _show(verdict, job.console)
+            if job.json_file:
+                result = json.dumps(_as_json(verdict, job.devices, job.seed), indent=1)
+                with naming(job.json_file):
+                    job.json_file.write_text(result, encoding="utf-8")
+        if job.keep:
+            _stay(service, job.console, stopping)
+        return verdict.passed
 
 
 def _run(service: Service, registry: Registry, devices: int, seed: int, console: Console) -> Verdict:
@@ -142,26 +190,23 @@ def _estimates(service: Service, metric: str) -> list[dict[str, Any]]:
     return [document for version in body["versions"] for document in version["estimates"]]
 
 
-def _metric_table(report: MetricReport) -> Table:
+def _metric_table(report: MetricReport) -> Group:
     metric = report.metric
-    table = Table(
-        title=f"{metric.name}: {metric.description}\n"
-        f"mechanism {metric.mechanism.name}, epsilon {metric.epsilon:g}, target population; "
-        f"sent {report.sent:,}, accepted {report.accepted:,}, counted {report.counted:,}",
-        title_justify="left",
-        title_style="bold",
+    title = (
+        f"{metric.name}: {metric.description}\n"
+        f"mechanism {metric.mechanism.name}, epsilon {metric.epsilon:g}, target population\n"
+        f"sent {report.sent:,}, accepted {report.accepted:,}, counted {report.counted:,}"
     )
-    for heading in ("value", "true share", "estimate", "95 % interval", "covers"):
-        table.add_column(heading, justify="left" if heading == "value" else "right")
+    table = plain_table(("value", "true share", "estimate", "95 % interval", "covers"))
     for row in report.rows:
         table.add_row(
             Text(row.value),
             percent(row.truth),
             percent(row.estimate),
-            f"{percent(row.lower)} … {percent(row.upper)}",
+            interval_text(row.lower, row.upper),
             "yes" if row.covers else "[red]no[/red]",
         )
-    return table
+    return Group(Text(title, style="bold"), table, Text())
 
 
 def _show(verdict: Verdict, console: Console) -> None:
@@ -202,11 +247,8 @@ def _as_json(verdict: Verdict, devices: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _stay(service: Service, console: Console) -> None:
-    """Keep the service up until SIGINT or SIGTERM."""
-    done = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: done.set())
+def _stay(service: Service, console: Console, stopping: Stopping) -> None:
+    """Keep the service up until a signal comes."""
     console.print(
         f"\nThe service stays up. Read an estimate with\n"
         f"  curl -H 'Authorization: Bearer {service.operator_token}'"
@@ -214,5 +256,5 @@ def _stay(service: Service, console: Console) -> None:
         f"Ctrl-C stops it.",
         soft_wrap=True,
     )
-    while not done.wait(0.5):
-        pass
+    while stopping.number is None:
+        time.sleep(_POLL_S)

@@ -96,9 +96,13 @@ def run_sdk_clients(
 
     total = FleetResult()
     with ThreadPoolExecutor(8) as pool:
-        for pending, stats in pool.map(one, _answers(registry, truths, count, seed)):
-            _add(total, registry, pending, stats)
-            progress(len(registry.metrics))
+        try:
+            for pending, stats in pool.map(one, _answers(registry, truths, count, seed)):
+                _add(total, registry, pending, stats)
+                progress(len(registry.metrics))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return total
 
 

@@ -4,29 +4,27 @@ import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import click
 from rich.console import Console
 
 from dither_cli.charts import ChartError, check_file, estimate_chart
-from dither_cli.report_file import ReportFileError, estimates_of
+from dither_cli.files import naming, read_registry
+from dither_cli.report_file import Batches, Document, ReportFileError, estimates_of
 from dither_cli.tables import estimate_table, heading
 from dither_estimator import EstimationError
 from dither_estimator.publication import encode_document
 from dither_protocol.errors import RegistryError
-from dither_protocol.registry import load_registry
 
 CSV_COLUMNS: Final = (
     "metric", "versions", "window_start", "window_end", "dimensions", "status", "n", "mechanism", "epsilon", "target",
     "level", "value", "estimate", "std_error", "lower", "upper", "interval_method", "norm_sub", "present",
 )  # fmt: skip
 
-Document = dict[str, Any]
-
 
 @click.command()
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @click.option(
     "--registry",
     "registries",
@@ -43,7 +41,7 @@ Document = dict[str, Any]
 )
 def estimate(
     *,
-    file: IO[str],
+    file: IO[bytes],
     registries: tuple[Path, ...],
     by_dimensions: bool,
     as_json: bool,
@@ -52,16 +50,13 @@ def estimate(
 ) -> None:
     """Estimate frequencies from reports in FILE.
 
-    Each line of FILE is one report as it goes over the wire, or one batch with its "reports". "-" reads standard
-    input.
+    Each line of FILE is one report as it goes over the wire, or one batch with its "reports"; a batch that stands
+    there again is counted once, as the server does. "-" reads standard input.
     """
     try:
         if plot:
             check_file(plot)
-        known = [load_registry(path) for path in registries]
-        documents = list(estimates_of(file, known, by_dimensions=by_dimensions))
-        if not documents:
-            raise ReportFileError("the file holds no reports")
+        documents = _estimates(file, registries, by_dimensions=by_dimensions)
         if plot:
             _plot(plot, documents)
     except (RegistryError, ReportFileError, EstimationError, ChartError) as error:
@@ -75,10 +70,23 @@ def estimate(
         _show(documents)
 
 
+def _estimates(file: IO[bytes], registries: tuple[Path, ...], *, by_dimensions: bool) -> list[Document]:
+    known = [read_registry(path) for path in registries]
+    batches = Batches()
+    with naming(file.name):
+        documents = list(estimates_of(file, known, by_dimensions=by_dimensions, batches=batches))
+    if not documents:
+        raise ReportFileError("the file holds no reports")
+    if batches.repeated:
+        what = "batch" if batches.repeated == 1 else "batches"
+        click.echo(f"skipped {batches.skipped:,} reports of {batches.repeated:,} repeated {what}", err=True)
+    return documents
+
+
 def _show(documents: Sequence[Document]) -> None:
     console = Console()
     for document in documents:
-        console.print(estimate_table(document))
+        console.print(estimate_table(document, console))
 
 
 def _write_csv(documents: Sequence[Document]) -> None:

@@ -1,6 +1,10 @@
 """Every exit code of the `dither` command, with its meaning."""
 
 from enum import IntEnum
+from typing import Final
+
+SIGNAL_EXIT: Final = 128
+"""Plus its number is the exit code of a demo that a signal broke off, as shells have it."""
 
 
 class ExitCode(IntEnum):
@@ -10,7 +14,7 @@ class ExitCode(IntEnum):
     """Done; for `dither serve`: stopped because it was asked to."""
 
     FAILED = 1
-    """The answer is no: a registry is refused, a demo missed its limits."""
+    """The answer is no: a registry or report is refused, a demo missed its limits, a file cannot be read or written."""
 
     USAGE = 2
     """The command cannot be run as given: bad option, or an extra that is not installed."""

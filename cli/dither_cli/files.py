@@ -1,7 +1,11 @@
-"""Small private files, written whole or not at all."""
+"""Files: private ones written whole or not at all, and errors of the system that say which file they are about."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from dither_protocol.registry import Registry, load_registry
 
 
 def write_private(path: Path, text: str) -> None:
@@ -13,3 +17,33 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Let an `OSError` inside name this file: the system forgets it once the file is open."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def read_registry(path: Path) -> Registry:
+    """Read a registry.
+
+    Raises:
+        OSError: the file cannot be read; it is named.
+        RegistryError: it breaks a rule.
+    """
+    with naming(path):
+        return load_registry(path)
+
+
+def write_problem(path: Path) -> str | None:
+    """Why ``path`` could not be written, as far as that can be told beforehand; None where it looks well."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        return f"the folder of {path} does not exist"
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        return f"{path} cannot be written"
+    return None

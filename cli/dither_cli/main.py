@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 
 import click
 
+from dither_cli.edge import clean_errors
+
 
 class Lazy(NamedTuple):
     """A subcommand that is not imported yet."""
@@ -31,6 +33,11 @@ COMMANDS: Final = {
 
 class LazyGroup(click.Group):
     """A group whose commands stand in COMMANDS."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; what the system refuses is said in one sentence."""
+        with clean_errors():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all subcommands, in the order of COMMANDS."""

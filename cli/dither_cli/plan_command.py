@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dither_cli.charts import ChartError, check_file, error_chart
-from dither_cli.tables import percent
+from dither_cli.files import read_registry
+from dither_cli.tables import level_text, percent
 from dither_estimator import EstimationError
 from dither_estimator.plan import (
     DETECTION_POWER,
@@ -21,7 +22,7 @@ from dither_estimator.plan import (
     reports_for,
     std_error,
 )
-from dither_protocol import Mechanism, MechanismError, RegistryError, load_registry, mechanism
+from dither_protocol import Mechanism, MechanismError, RegistryError, mechanism
 from dither_protocol.mechanisms import AUTO, candidates
 
 DEFAULT_REPORTS: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -93,7 +94,7 @@ def _questions(
     if registry is not None:
         if epsilon is not None or values is not None:
             raise click.UsageError("--registry has its own epsilon and values")
-        return [Question(metric.name, metric.mechanism) for metric in load_registry(registry)]
+        return [Question(metric.name, metric.mechanism) for metric in read_registry(registry)]
     if epsilon is None or values is None:
         raise click.UsageError("give --epsilon and --values, or --registry")
     return [Question("", mechanism(mechanism_name, epsilon, values))]
@@ -142,7 +143,9 @@ def _show(answer: dict[str, Any], console: Console) -> None:
         f"{answer['report_bits']:,} bits a report, {answer['counters']:,} counters a cell",
         highlight=False,
     )
-    table = Table(title=f"target {answer['target']}, {answer['level']:.0%} intervals", title_justify="left")
+    table = Table(
+        title=f"target {answer['target']}, {level_text(answer['level'])} intervals", title_justify="left"
+    )
     for heading in (
         "reports",
         "true share",
@@ -166,7 +169,7 @@ def _show(answer: dict[str, Any], console: Console) -> None:
     console.print(
         f"told from zero: the least share that is marked present with probability {DETECTION_POWER:.0%}, "
         "where no absent value is marked with probability "
-        f"{answer['level']:.0%}",
+        f"{level_text(answer['level'])}",
         highlight=False,
     )
     for row in answer.get("reports_for_margin", []):

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from dither_cli.exit_codes import ExitCode
+from dither_cli.files import read_registry
 from dither_protocol.errors import RegistryError
-from dither_protocol.registry import Metric, Registry, load_registry
+from dither_protocol.registry import Metric, Registry
 from dither_protocol.registry.fields import USE_CASES
 
 EXPIRES_SOON: Final = timedelta(days=30)
@@ -31,7 +32,7 @@ def registry() -> None:
 def check(file: Path, *, as_json: bool) -> None:
     """Check FILE and show its metrics. Exits 0 if it is fine, 1 if it is refused."""
     try:
-        checked = load_registry(file)
+        checked = read_registry(file)
     except RegistryError as error:
         refused = {"path": error.path, "problem": error.problem}
         result: dict[str, Any] = {"project": None, "metrics": [], "warnings": [], "refused": refused}

@@ -4,14 +4,12 @@ import logging
 import os
 import re
 import shlex
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
@@ -20,10 +18,11 @@ from rich.markup import escape
 from dither_cli.errors import ServeError
 from dither_cli.exit_codes import ExitCode
 from dither_cli.service import Service, ServiceOptions
+from dither_cli.signals import handled
 from dither_cli.state_dir import default_state_dir
 from dither_protocol.errors import RegistryError
+from dither_server.settings import ConfigurationError, Settings
 
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MEMORY: Final = re.compile(r"[1-9][0-9]*(b|kb?|mb?|gb?)?", re.ASCII | re.IGNORECASE)
 
 
@@ -35,10 +34,14 @@ def check_memory(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 def check_store_url(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no URL of a store; the URL is not repeated, since it may hold a password."""
-    if value and urlsplit(value).scheme not in ("redis", "rediss", "unix"):
-        raise click.BadParameter("must begin with redis://, rediss:// or unix://")
-    return value or None
+    """Refuse what the server would refuse; the URL is not repeated, since it may hold a password."""
+    if not value:
+        return None
+    required = {"DITHER_STORE_URL": value, "DITHER_REGISTRY": "-", "DITHER_KEYS_FILE": "-"}
+    try:
+        return Settings.from_env(required).store_url
+    except ConfigurationError as error:
+        raise click.BadParameter(error.problem) from None
 
 
 @click.command(short_help="Run the whole service: store, server and estimator.")
@@ -124,14 +127,8 @@ def stopped_by_signals(service: Service) -> Iterator[None]:
             service.request_stop()
         asked = True
 
-    # A SIGHUP that is ignored stays ignored: that is what nohup asks for.
-    heeded = [s for s in _STOP_SIGNALS if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN]
-    before = {number: signal.signal(number, on_signal) for number in heeded}
-    try:
+    with handled(on_signal):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def announce(service: Service, console: Console) -> None:

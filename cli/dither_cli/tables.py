@@ -1,17 +1,37 @@
-"""Tables for the terminal."""
+"""Tables for the terminal, each as wide as the terminal lets it be."""
 
-from typing import Any
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-_BAR_CELLS = 24
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BAR_CELLS: Final = 24
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_MAX_VALUE_CELLS: Final = 40
+
+_BAR: Final = "bar"
+_LEFT_OUT: Final = ((), (_BAR,), (_BAR, "method"))
+"""Columns that a table does without, the first of these that fits the terminal; JSON and CSV have them all."""
 
 
 def percent(share: float) -> str:
     """A share in per cent with two digits, its sign kept."""
     return f"{100 * share:.2f} %"
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval in per cent."""
+    return f"{100 * low:.2f} … {percent(high)}"
+
+
+def level_text(level: float) -> str:
+    """A confidence level in per cent with every digit that it has: 99.9% is not 100%."""
+    return f"{(100 * Decimal(repr(level))).normalize():f}%"
 
 
 def bar(share: float, cells: int = _BAR_CELLS) -> str:
@@ -31,34 +51,52 @@ def heading(document: dict[str, Any]) -> str:
     return (
         f"{document['metric']} {versions}  window {document['window']['label']}  dimensions {where}\n"
         f"n = {document['n']:,}  mechanism {mechanisms}  target {document['target']}  "
-        f"interval {document['level']:.0%}"
+        f"interval {level_text(document['level'])}"
     )
 
 
-def estimate_table(document: dict[str, Any]) -> Table | Text:
-    """One published estimate as a table with bars; a sentence where it is suppressed."""
-    title = heading(document)
-    if document["status"] == "suppressed":
-        return Text(f"{title}\nsuppressed: fewer than {document['min_reports']} reports\n")
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("value")
-    table.add_column("share", justify="right")
-    table.add_column("std error", justify="right")
-    table.add_column("interval", justify="right")
-    table.add_column("method")
-    table.add_column("norm_sub", justify="right")
-    table.add_column("present")
-    table.add_column("")
-    for row in document["values"]:
-        low, high = row["interval"]
-        table.add_row(
-            Text(row["value"]),
-            percent(row["estimate"]),
-            percent(row["std_error"]),
-            f"{percent(low)} … {percent(high)}",
-            row["interval_method"],
-            percent(row["norm_sub"]),
-            "yes" if row["present"] else "",
-            bar(row["estimate"]),
+def plain_table(columns: Sequence[str], *, left: Sequence[str] = ("value",)) -> Table:
+    """An empty table without lines between its columns; only ``value`` may be folded."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in columns:
+        table.add_column(
+            "" if name == _BAR else name,
+            justify="left" if name in left else "right",
+            no_wrap=name != "value",
+            overflow="fold",
+            max_width=_MAX_VALUE_CELLS if name == "value" else None,
         )
+    return table
+
+
+def estimate_table(document: dict[str, Any], console: Console) -> Group:
+    """One published estimate as a table with bars, as far as they fit; a sentence where it is suppressed."""
+    title = Text(heading(document), style="bold")
+    if document["status"] == "suppressed":
+        return Group(title, Text(f"suppressed: fewer than {document['min_reports']} reports\n"))
+    for left_out in _LEFT_OUT:
+        table = _estimate_rows(document, left_out)
+        if Measurement.get(console, console.options.update(width=1_000), table).maximum <= console.width:
+            break
+    return Group(title, table, Text())
+
+
+def _estimate_rows(document: dict[str, Any], left_out: Sequence[str]) -> Table:
+    rows = [
+        {
+            "value": Text(row["value"]),
+            "share": percent(row["estimate"]),
+            "std error": percent(row["std_error"]),
+            "interval": interval_text(*row["interval"]),
+            "method": row["interval_method"],
+            "norm_sub": percent(row["norm_sub"]),
+            "present": "yes" if row["present"] else "",
+            _BAR: bar(row["estimate"]),
+        }
+        for row in document["values"]
+    ]
+    columns = [name for name in rows[0] if name not in left_out]
+    table = plain_table(columns, left=("value", "method", "present", _BAR))
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
     return table

@@ -10,7 +10,6 @@ from pathlib import Path
 from dither_client import consent, ledger, outbox
 from dither_client.errors import StateError
 from dither_client.explain import explain
-from dither_client.ledger import Limits
 from dither_client.paths import default_state_dir
 from dither_client.registry_source import in_use
 from dither_client.state import State
@@ -94,11 +93,7 @@ def _status(state: State, _: argparse.Namespace) -> int:
 def _ledger(state: State, _: argparse.Namespace) -> int:
     with state.transaction() as connection:
         registry = in_use(connection)
-        privacy = registry.privacy if registry else None
-        limits = Limits(
-            ledger.strictest(privacy.max_epsilon_per_day if privacy else None),
-            ledger.strictest(privacy.max_epsilon_lifetime if privacy else None),
-        )
+        limits = ledger.limits_of(registry.privacy if registry else None, None, None)
         summary = ledger.summary(connection, datetime.now(UTC).date(), limits)
     print(f"today     epsilon {summary.spent_today:g}{_left(summary.left_today)}")
     print(f"for life  epsilon {summary.spent_lifetime:g}{_left(summary.left_lifetime)}")
@@ -139,9 +134,7 @@ def _explain(state: State, options: argparse.Namespace) -> int:
 
 def _decide(agrees: bool) -> Callable[[State, argparse.Namespace], int]:
     def decide(state: State, _: argparse.Namespace) -> int:
-        with state.transaction(durable=True) as connection:
-            erased = consent.decide(connection, agrees)
-        state.drop_traces()
+        erased = consent.decide_patiently(state, agrees)
         print("yes: the app may report" if agrees else f"no: nothing more is sent, {erased} reports erased")
         return EXIT_OK
 

@@ -11,23 +11,23 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from dither_client import consent as consents
-from dither_client import ledger, lifecycle, outbox
+from dither_client import ledger, lifecycle, outbox, settings
 from dither_client.errors import (
     BudgetExhaustedError,
     NotConsentedError,
+    RefusedError,
     StateBrokenError,
-    StateBusyError,
     StateError,
 )
 from dither_client.explain import explain
 from dither_client.ledger import Charge, Limits, PrivacyLedger
 from dither_client.log import logger
+from dither_client.outbox import encode_answer
 from dither_client.owners import Owner
 from dither_client.registry_source import RegistrySource, read_registry, remember_in_use
 from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
 from dither_client.sampling import randomize
 from dither_client.sender import Sender
-from dither_client.settings import check_key, check_limits, check_numbers
 from dither_client.state import State
 from dither_client.transport import HttpTransport, Transport, check_endpoint
 from dither_client.warner import Warner
@@ -36,28 +36,8 @@ from dither_protocol.mechanisms import Data
 from dither_protocol.registry import Registry
 from dither_protocol.registry.metric import Dimensions, Metric
 from dither_protocol.windows import Window, last_accepted_date
-from dither_protocol.wire import Report, encode_report
 
-DEFAULT_MAX_EPSILON: Final = 8.0
-DEFAULT_DELAY_S: Final = 300.0
-DEFAULT_EXIT_TIMEOUT_S: Final = 2.0
-DEFAULT_MAX_QUEUE_REPORTS: Final = 10_000
-DEFAULT_MAX_QUEUE_BYTES: Final = 16 << 20
-
-_CONSENT_PATIENCE_S: Final = 5.0
 _THREAD_END_S: Final = 0.05
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class _RefusedError(Exception):
-    """Rolls the transaction of an answer back."""
-
-    def __init__(self, status: RecordStatus, reason: str = "") -> None:
-        super().__init__()
-        self.result = RecordResult(status, reason)
 
 
 class Client:
@@ -99,25 +79,25 @@ class Client:
         *,
         ingest_key: str,
         state_dir: str | Path | None = None,
-        max_epsilon: float = DEFAULT_MAX_EPSILON,
+        max_epsilon: float = settings.DEFAULT_MAX_EPSILON,
         max_epsilon_per_day: float | None = None,
         max_epsilon_lifetime: float | None = None,
         consent: bool | None = None,
         enabled: bool | None = None,
         fetch_registry: bool | None = None,
         strict: bool = False,
-        delay_s: float = DEFAULT_DELAY_S,
+        delay_s: float = settings.DEFAULT_DELAY_S,
         unlinkable: bool = False,
-        exit_timeout_s: float = DEFAULT_EXIT_TIMEOUT_S,
-        max_queue_reports: int = DEFAULT_MAX_QUEUE_REPORTS,
-        max_queue_bytes: int = DEFAULT_MAX_QUEUE_BYTES,
+        exit_timeout_s: float = settings.DEFAULT_EXIT_TIMEOUT_S,
+        max_queue_reports: int = settings.DEFAULT_MAX_QUEUE_REPORTS,
+        max_queue_bytes: int = settings.DEFAULT_MAX_QUEUE_BYTES,
         transport: Transport | None = None,
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], datetime] = settings.utc_now,
     ) -> None:
         check_endpoint(endpoint)
-        check_key(ingest_key)
-        check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime)
-        check_numbers(delay_s, exit_timeout_s, max_queue_reports, max_queue_bytes)
+        settings.check_key(ingest_key)
+        settings.check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime)
+        settings.check_numbers(delay_s, exit_timeout_s, max_queue_reports, max_queue_bytes)
         bundled = None if registry is None else read_registry(registry)
         self.exit_timeout_s = exit_timeout_s
         self._standing = consents.standing(enabled, consent, os.environ)
@@ -156,7 +136,7 @@ class Client:
             return
         if self._folder is None:
             logger().info(
-                "no state_dir: an exit loses unsent answers, and every start is a new device and budget"
+                "no state_dir: an exit loses unsent answers; every start is a new device and budget"
             )
         try:
             if self._folder is not None:
@@ -220,7 +200,7 @@ class Client:
             return RecordResult(RecordStatus.DROPPED, "no_registry")
         try:
             return self._commit(registry, metric, value, dimensions)
-        except _RefusedError as refused:
+        except RefusedError as refused:
             return refused.result
         except StateBrokenError as error:
             self._disable(error)
@@ -236,7 +216,7 @@ class Client:
         due_at = self._sender.due_at()
         with self._state.transaction() as connection:
             if self._withdrawn or not consents.given(connection, self._standing.consent):
-                raise _RefusedError(RecordStatus.NOT_CONSENTED)
+                raise RefusedError(RecordStatus.NOT_CONSENTED)
             metric = registry.metric(name)
             index = metric.index_of(value)
             canonical = metric.check_dimensions(dimensions)
@@ -247,7 +227,7 @@ class Client:
             )
             status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits())
             if status is not RecordStatus.QUEUED:
-                raise _RefusedError(status)
+                raise RefusedError(status)
             report = outbox.OpenReport(
                 owner=self._owner.token,
                 due_at=due_at,
@@ -256,39 +236,25 @@ class Client:
                 body=self._encode(metric, window, canonical, self._randomized(metric, index)),
             )
             if not outbox.add(connection, report, *self._queue_limits):
-                raise _RefusedError(RecordStatus.DROPPED, "queue_full")
+                raise RefusedError(RecordStatus.DROPPED, "queue_full")
         self._sender.expect(due_at)
         return RecordResult(RecordStatus.QUEUED)
 
     def _refuse(self, metric: Metric, window: Window, now: datetime) -> None:
         if metric.epsilon > self._max_epsilon:
-            raise _RefusedError(RecordStatus.DROPPED, "epsilon_above_limit")
+            raise RefusedError(RecordStatus.DROPPED, "epsilon_above_limit")
         if metric.expired(window) or now >= window.end:
-            raise _RefusedError(RecordStatus.DROPPED, "metric_expired")
+            raise RefusedError(RecordStatus.DROPPED, "metric_expired")
 
     def _randomized(self, metric: Metric, index: int) -> Data:
         return randomize(metric.mechanism, index)
 
     def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
-        return encode_report(
-            Report(
-                metric=metric.name,
-                version=metric.version,
-                params=metric.params_hash,
-                window=window.label,
-                dimensions=dict(dimensions),
-                data=data,
-            )
-        )
+        return encode_answer(metric, window, dimensions, data, metric.params_hash)
 
     def _limits(self) -> Limits:
         registry = self._source.current
-        privacy = registry.privacy if registry is not None else None
-        per_day, lifetime = self._app_limits
-        return Limits(
-            per_day=ledger.strictest(per_day, privacy.max_epsilon_per_day if privacy else None),
-            lifetime=ledger.strictest(lifetime, privacy.max_epsilon_lifetime if privacy else None),
-        )
+        return ledger.limits_of(registry.privacy if registry is not None else None, *self._app_limits)
 
     def _disable(self, error: StateError) -> None:
         """A state that cannot be used never harms the app: the SDK switches itself off, and says so once."""
@@ -369,19 +335,8 @@ class Client:
             StateError: it could not be written. This process sends nothing more all the same.
         """
         self._withdrawn = not agrees
-        deadline = time.monotonic() + _CONSENT_PATIENCE_S
-        while True:
-            try:
-                with self._state.transaction(durable=True) as connection:
-                    consents.decide(connection, agrees)
-                break
-            except StateBusyError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        if not agrees:
-            self._state.drop_traces()
-        elif self._source.next_fetch_at is not None or self.pending_reports():
+        consents.decide_patiently(self._state, agrees)
+        if agrees and (self._source.next_fetch_at is not None or self.pending_reports()):
             self._sender.wake()
 
     def pending(self) -> Pending:

@@ -1,13 +1,16 @@
 """May this device answer? The person's own decision, the app's argument, the environment, in this order."""
 
 import sqlite3
+import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from dither_client.errors import StateBusyError
 from dither_client.outbox import erase
-from dither_client.state import read_note, write_note
+from dither_client.state import State, read_note, write_note
 
 _NOTE: Final = "consent"
+PATIENCE_S: Final = 5.0
 
 
 class Standing(NamedTuple):
@@ -53,3 +56,24 @@ def decide(connection: sqlite3.Connection, agrees: bool) -> int:
     """
     write_note(connection, _NOTE, "yes" if agrees else "no")
     return 0 if agrees else erase(connection)
+
+
+def decide_patiently(state: State, agrees: bool) -> int:
+    """`decide` in a transaction of its own, waiting for other processes, and leaving no trace of what is erased.
+
+    Raises:
+        StateError: it could not be written, or another process held the state for PATIENCE_S.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with state.transaction(durable=True) as connection:
+                erased = decide(connection, agrees)
+            break
+        except StateBusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+    if not agrees:
+        state.drop_traces()
+    return erased

@@ -7,6 +7,7 @@
     ├── StrictError                          only with strict=True
     │   ├── BudgetExhaustedError
     │   └── NotConsentedError
+    ├── RefusedError                         inside the SDK: the answer is not taken
     └── StateError                           inside the SDK: becomes a result, never reaches the app
         ├── StateBusyError
         ├── StateReentrantError
@@ -15,6 +16,7 @@
         └── StateBrokenError
 """
 
+from dither_client.results import RecordResult, RecordStatus
 from dither_protocol.errors import DitherError
 
 
@@ -64,3 +66,11 @@ class StateBrokenError(StateError):
     """The database is corrupt, unwritable or of another version."""
 
     reason = "broken"
+
+
+class RefusedError(DitherError):
+    """Rolls the transaction of an answer back; becomes the ``result`` of `Client.record`, never reaches the app."""
+
+    def __init__(self, status: RecordStatus, reason: str = "") -> None:
+        super().__init__()
+        self.result = RecordResult(status, reason)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from dither_client.results import RecordStatus
 from dither_client.state import add_to_totals, read_total
+from dither_protocol.registry import Privacy
 
 NANO: Final = 10**9
 LIFETIME: Final = "lifetime"
@@ -84,6 +85,14 @@ def strictest(*limits: float | None) -> int | None:
     if not known:
         return None
     return int((Decimal(repr(min(known))) * NANO).to_integral_value(rounding=ROUND_FLOOR))
+
+
+def limits_of(privacy: Privacy | None, per_day: float | None, lifetime: float | None) -> Limits:
+    """The stricter of the registry's limits (None without a registry) and the app's own."""
+    return Limits(
+        per_day=strictest(per_day, privacy.max_epsilon_per_day if privacy else None),
+        lifetime=strictest(lifetime, privacy.max_epsilon_lifetime if privacy else None),
+    )
 
 
 def charge(connection: sqlite3.Connection, item: Charge, today: date, limits: Limits) -> RecordStatus:

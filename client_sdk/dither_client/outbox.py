@@ -14,8 +14,18 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from dither_client.state import add_to_total, add_to_totals, read_total
-from dither_protocol.windows import batch_until
-from dither_protocol.wire import MAX_BODY_BYTES, MAX_REPORTS, encode_batch, new_batch_id, split_batch
+from dither_protocol.mechanisms import Data
+from dither_protocol.registry.metric import Dimensions, Metric
+from dither_protocol.windows import Window, batch_until
+from dither_protocol.wire import (
+    MAX_BODY_BYTES,
+    MAX_REPORTS,
+    Report,
+    encode_batch,
+    encode_report,
+    new_batch_id,
+    split_batch,
+)
 
 QUEUED_REPORTS: Final = "queued reports"
 QUEUED_BYTES: Final = "queued bytes"
@@ -43,6 +53,12 @@ class Batch(NamedTuple):
     reports: int
     in_doubt: bool
     body: bytes
+
+
+def encode_answer(metric: Metric, window: Window, dimensions: Dimensions, data: Data, params: str) -> str:
+    """One randomised answer as the JSON text that will stand in a batch."""
+    report = Report(metric.name, metric.version, params, window.label, dict(dimensions), data)
+    return encode_report(report)
 
 
 class OpenReport(NamedTuple):

@@ -1,9 +1,20 @@
-"""Checks of what an app passes to `Client`: mistakes show at the start, not at the first report."""
+"""What an app may pass to `Client`, with its defaults: mistakes show at the start, not at the first report."""
 
 import math
+from datetime import UTC, datetime
 from typing import Final
 
+DEFAULT_MAX_EPSILON: Final = 8.0
+DEFAULT_DELAY_S: Final = 300.0
 MAX_DELAY_S: Final = 3600.0
+DEFAULT_EXIT_TIMEOUT_S: Final = 2.0
+DEFAULT_MAX_QUEUE_REPORTS: Final = 10_000
+DEFAULT_MAX_QUEUE_BYTES: Final = 16 << 20
+
+
+def utc_now() -> datetime:
+    """The default clock."""
+    return datetime.now(UTC)
 
 
 def _is_number(value: object) -> bool:

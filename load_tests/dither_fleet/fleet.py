@@ -1,14 +1,13 @@
 """A fleet: draws devices from a population, randomises their answers and posts real batches."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -22,6 +21,14 @@ from dither_protocol.wire import Report, encode_batch, encode_report, new_batch_
 
 DEFAULT_REPORTS_PER_BATCH: Final = 250
 MAX_TRIES: Final = 12
+BATCHES_AHEAD: Final = 4
+"""Batches per thread that are drawn and not yet delivered: enough to keep a thread busy, few enough to hold."""
+
+DEVICES_AT_ONCE: Final = 10_000
+"""Devices are drawn in groups of this size, so that a fleet needs no memory for all of them."""
+
+_Job: TypeAlias = tuple[str, int, bytes]
+"""Metric, reports and body of one batch."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,10 @@ class Fleet:
 
     def draw_devices(self, metric: Metric, count: int, generator: np.random.Generator) -> Iterator[Report]:
         """Reports of ``count`` devices to one metric: true values by ``generator``, noise by the system."""
+        for begin in range(0, count, DEVICES_AT_ONCE):
+            yield from self._draw_some(metric, min(DEVICES_AT_ONCE, count - begin), generator)
+
+    def _draw_some(self, metric: Metric, count: int, generator: np.random.Generator) -> Iterator[Report]:
         truth = self._truths[metric.name]
         indexes = draw(truth.shares, count, generator)
         columns = {
@@ -108,7 +119,7 @@ class Fleet:
         threads: int = 4,
         progress: Callable[[int], None] = lambda reports: None,
     ) -> FleetResult:
-        """Let every device answer every metric, and deliver all batches.
+        """Let every device answer every metric, and deliver all batches, few of them drawn ahead.
 
         Args:
             devices: how many.
@@ -119,11 +130,11 @@ class Fleet:
         """
         result = FleetResult()
         generator = np.random.default_rng(seed)
-        lock = threading.Lock()
+        lock, given_up = threading.Lock(), threading.Event()
 
-        def deliver(job: tuple[str, int, bytes]) -> None:
+        def deliver(job: _Job) -> None:
             metric, reports, body = job
-            accepted, retries, failure = self._deliver(body, reports)
+            accepted, retries, failure = self._deliver(body, reports, given_up)
             with lock:
                 result.sent[metric] += reports
                 result.accepted[metric] += accepted
@@ -132,14 +143,23 @@ class Fleet:
                     result.failures[failure] += 1
                 progress(reports)
 
+        jobs = (
+            job
+            for metric in self._registry
+            for job in self._batches(metric, devices, generator, reports_per_batch)
+        )
         with ThreadPoolExecutor(threads) as pool:
-            for metric in self._registry:
-                list(pool.map(deliver, self._batches(metric, devices, generator, reports_per_batch)))
+            try:
+                _for_each(pool, deliver, jobs, at_once=threads * BATCHES_AHEAD)
+            except BaseException:
+                given_up.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         return result
 
     def _batches(
         self, metric: Metric, devices: int, generator: np.random.Generator, size: int
-    ) -> Iterator[tuple[str, int, bytes]]:
+    ) -> Iterator[_Job]:
         reports = self.draw_devices(metric, devices, generator)
         last_date = last_accepted_date(metric.window_at(self._now), metric.late_days)
         until = batch_until([last_date], self._now.date())
@@ -152,7 +172,7 @@ class Fleet:
         transport: HttpTransport = self._local.transport
         return transport
 
-    def _deliver(self, body: bytes, reports: int) -> tuple[int, Counter[str], str]:
+    def _deliver(self, body: bytes, reports: int, given_up: threading.Event) -> tuple[int, Counter[str], str]:
         """Post one batch, the same bytes at every try: (accepted reports, retries by reason, why given up)."""
         retries: Counter[str] = Counter()
         for attempt in range(1, MAX_TRIES + 1):
@@ -164,5 +184,22 @@ class Fleet:
             if not isinstance(outcome, Retry):
                 return 0, retries, outcome.reason
             retries[outcome.reason] += 1
-            time.sleep(min(5.0, backoff_s(attempt) if outcome.after_s is None else outcome.after_s))
+            pause_s = min(5.0, backoff_s(attempt) if outcome.after_s is None else outcome.after_s)
+            if given_up.wait(pause_s):
+                break
         return 0, retries, "gave up"
+
+
+def _for_each(
+    pool: ThreadPoolExecutor, work: Callable[[_Job], None], jobs: Iterator[_Job], *, at_once: int
+) -> None:
+    """Do ``work`` for all jobs, taking the next one when fewer than ``at_once`` are under way."""
+    under_way: set[Future[None]] = set()
+    for job in jobs:
+        under_way.add(pool.submit(work, job))
+        if len(under_way) >= at_once:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+    for future in as_completed(under_way):
+        future.result()

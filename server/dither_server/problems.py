@@ -1,7 +1,8 @@
 """Errors as HTTP: the RFC 9457 body, and the one place where an exception becomes a status.
 
 ``type`` is a short word, relative to the API's own address as RFC 9457 section 3.1.1 allows; the table in the README
-lists them, and clients may rely on them. No body ever carries a byte of what was sent.
+lists them, and clients may rely on them. No body ever carries a byte of what was sent, but for the plain name of a
+query parameter that is not known.
 """
 
 import dataclasses
@@ -130,7 +131,8 @@ def _framework_problem(error: HTTPException) -> Problem:
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         allow["Allow"] = ", ".join(sorted(error.valid_methods))
     slug = _FRAMEWORK.get(code, "request-refused" if code < 500 else "internal-error")
-    return Problem(slug, error.name, headers=allow, status=code)
+    field = "body" if slug == "body-too-large" else None
+    return Problem(slug, error.name, field, headers=allow, status=code)
 
 
 def install(app: Flask) -> None:

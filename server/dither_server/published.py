@@ -3,6 +3,7 @@
 Pure; the documents themselves are the estimator's and pass through unread.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,8 @@ _COMPANION: Final = "n|"
 """Begins the fields in which the worker keeps how many reports an estimate is from: for its own script alone."""
 _ALL_DIMENSIONS: Final = "*"
 _REMEMBERED_DEFINITIONS: Final = 256
+_PARAMETERS: Final = ("from", "to", "dimensions")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}", re.ASCII)
 
 
 class Rule(StrEnum):
@@ -72,9 +75,12 @@ class Selection:
         """Read ``from``, ``to`` (labels of any period, both included) and ``dimensions`` (``os=linux`` or ``*``).
 
         Raises:
-            Problem: query-invalid, naming the parameter.
+            Problem: query-invalid, naming the parameter: it is unknown, not understood, or a ``from`` after ``to``.
         """
+        _refuse_unknown(query)
         first, last = _bound(query, "from"), _bound(query, "to")
+        if first is not None and last is not None and first.start >= last.end:
+            raise Problem("query-invalid", "must not be after 'to'", "from")
         return cls(
             start=None if first is None else first.start,
             end=None if last is None else last.end,
@@ -96,6 +102,14 @@ class Selection:
         """The same for the field of an estimate; a companion of the worker's script is never asked for."""
         window, _, dimensions = field.partition("|")
         return not field.startswith(_COMPANION) and self.takes(window, dimensions)
+
+
+def _refuse_unknown(query: Mapping[str, str]) -> None:
+    for name in query:
+        if name not in _PARAMETERS:
+            known = ", ".join(_PARAMETERS)
+            field = name if _PLAIN_NAME.fullmatch(name) else "query"
+            raise Problem("query-invalid", f"is not a parameter here; known are {known}", field)
 
 
 def _bound(query: Mapping[str, str], name: str) -> Window | None:

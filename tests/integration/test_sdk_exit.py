@@ -49,6 +49,10 @@ def test_the_exits_are_tried_with_a_python_that_refuses_threads_then() -> None:
         pytest.skip("this machine has no Python 3.12 or newer, and the package registries have none")
 
 
+PATIENT = "from dither_client import transport; transport.READ_TIMEOUT_S = 100\n"
+"""So that it is the deadline of the exit that ends the wait, and not the transport's own limit."""
+
+
 @ANY_PYTHON
 @pytest.mark.parametrize("mode", ["silent", "drip"])
 @ON_DISK
@@ -58,7 +62,7 @@ def test_a_server_that_does_not_answer_does_not_hold_the_exit(
     """Silence or a byte a second: the process ends by itself, and what is on disk leaves in the next run."""
     state = _state(tmp_path, on_disk)
     with counting_server(mode=mode) as server:
-        finished = run(FIVE, server.url, state, interpreter=[interpreter])
+        finished = run(PATIENT + FIVE, server.url, state, interpreter=[interpreter])
         assert (finished.status, finished.err) == (0, "")
         assert finished.exit_s < EXIT_LIMIT_S
         assert server.arrivals == 1
@@ -234,6 +238,7 @@ def test_a_refused_thread_is_survived(tmp_path: Path, interpreter: str, on_disk:
 def test_one_deadline_holds_for_all_clients_of_the_process(tmp_path: Path) -> None:
     """Ten clients before a silent server end as fast as one: in one deadline of 3 s, not in ten of them."""
     code = f"""
+    {PATIENT}
     clients = [make_client(state_dir=os.environ["SDK_STATE_DIR"] + str(index), exit_timeout_s=3)
                for index in range(10)]
     for client in clients:

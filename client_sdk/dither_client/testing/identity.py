@@ -4,10 +4,10 @@ import os
 from typing import Any, Final
 
 from dither_client.client import Client
+from dither_client.outbox import encode_answer
 from dither_protocol.mechanisms import Data
 from dither_protocol.registry.metric import Dimensions, Metric
 from dither_protocol.windows import Window
-from dither_protocol.wire import Report, encode_report
 
 IDENTITY_PARAMS: Final = "identity"
 """Stands where a params_hash belongs, eight characters that are no hexadecimal number: every server refuses it."""
@@ -35,6 +35,4 @@ class IdentityClient(Client):
         return metric.labels[index]
 
     def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
-        return encode_report(
-            Report(metric.name, metric.version, IDENTITY_PARAMS, window.label, dict(dimensions), data)
-        )
+        return encode_answer(metric, window, dimensions, data, IDENTITY_PARAMS)

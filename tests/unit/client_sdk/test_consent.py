@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from dither_client import NotConsentedError, RecordResult, RecordStatus, StateError, consent
-from dither_client import client as client_module
 from dither_client.consent import Standing, standing
 from dither_client.errors import StateBusyError
 from dither_client.sender import Sender
@@ -232,7 +231,7 @@ def test_a_no_that_cannot_be_written_raises_and_still_holds_in_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process that never lets go, or a broken file: this process sends nothing more all the same."""
-    monkeypatch.setattr(client_module, "_CONSENT_PATIENCE_S", 0.1)
+    monkeypatch.setattr(consent, "PATIENCE_S", 0.1)
     client = make_client(MemoryTransport(), state_dir=tmp_path, delay_s=3600)
     client.record("dark_mode", True)
     other = State(tmp_path)
@@ -265,7 +264,7 @@ def test_a_no_waits_for_another_process_that_is_writing(tmp_path: Path) -> None:
                 connection.execute("COMMIT")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(client_module.time, "sleep", let_go)
+            patch.setattr(consent.time, "sleep", let_go)
             client.set_consent(False)
         connection.execute("BEGIN IMMEDIATE")  # what the block's end commits
     other.close()
