@@ -3,6 +3,9 @@
 Before a run of entries is decoded, the worker notes where it starts, how many entries it has and how often that was
 tried. What was tried three times is halved, down to a single entry, which is then set aside undecoded. So whatever
 an entry does to a worker, it costs a bounded number of restarts and nobody else's reports.
+
+A try counts only where it was the end of the process. What a worker lives through long enough to handle it takes its
+note back: a definition that it cannot read, a damaged cell, a store that is away, a fault of its own.
 """
 
 from dataclasses import dataclass

@@ -28,6 +28,10 @@ class StoreUnavailableError(DitherError):
     """The store cannot be reached or refuses to work now; what it holds is not lost."""
 
 
+class StoreFullError(StoreUnavailableError):
+    """The store has no memory for this write now; counting and reading go on."""
+
+
 @dataclass(frozen=True)
 class Commit:
     """Everything that one apply writes to a partition.
@@ -73,6 +77,7 @@ class Store:
             retry=Retry(NoBackoff(), 1),
         )
         self._apply = self._script("apply")
+        self._attempt = self._script("attempt")
         self._publish = self._script("publish")
         self._clean = self._script("clean")
         self._keys: tuple[storage.PartitionKeys, ...] = ()
@@ -113,7 +118,11 @@ class Store:
 
     def note_attempt(self, partition: int, text: str) -> None:
         """Say which entries are about to be decoded, before they are: the decoding may be the end of this process."""
-        self._call(self._redis.set, self._keys[partition].attempt, text)
+        self._call(self._attempt, [self._keys[partition].attempt], [text])
+
+    def take_back_attempt(self, partition: int, text: str, before: str) -> None:
+        """Say that the attempt ``text`` did not end this process: ``before`` stands in its place again."""
+        self._call(self._attempt, [self._keys[partition].attempt], [before, text])
 
     def cells(self, partition: int, names: Sequence[str]) -> list[bytes | None]:
         """Packed values of cells, None for a cell that does not exist."""
@@ -153,7 +162,11 @@ class Store:
             self._call(self._clean, [self._keys[partition].dirty], arguments)
 
     def publish(self, metric: Metric, field_name: str, n: int, document: str) -> bool:
-        """Publish an estimate over ``n`` reports, unless a later one stands; whether it was written."""
+        """Publish an estimate over ``n`` reports, unless a later one stands; whether it was written.
+
+        Raises:
+            StoreFullError: the store has no memory for it; what stood before still stands.
+        """
         return self._publish_at(storage.estimate_key(metric.name, metric.version), field_name, n, document)
 
     def publish_combined(self, metric: str, field_name: str, n: int, document: str) -> bool:
@@ -187,5 +200,7 @@ class Store:
     def _call(self, command: Any, *arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
+        except redis.exceptions.OutOfMemoryError as error:
+            raise StoreFullError("the store has no free memory") from error
         except redis.RedisError as error:
             raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error

@@ -1,22 +1,52 @@
-"""From stream entries to counts per cell. Pure: no store, no clock."""
+"""From stream entries to counts per cell. Pure: no store, no clock.
+
+Two stages. `decode` reads the headers and looks definitions up; it is pure Python on bytes of known length, so what
+goes wrong in it is an exception. `tally` counts with numpy; before it the worker notes what it is about to do, since
+an entry that ends the process ends it there.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from dither_estimator.cells import Counts, packed_size
 from dither_estimator.counting import count_packed
 from dither_protocol.errors import MechanismError, StorageError
 from dither_protocol.registry import Metric
 from dither_protocol.storage import UNKNOWN, Cell, decode_entry, parse_cell
+
+MAX_ENTRY_CELL_BYTES: Final = 256 << 20
+"""An entry whose cells take more than this is set aside: no store takes them in one apply in time."""
 
 Entry = tuple[bytes, bytes]
 """A stream entry: its id and its payload."""
 
 Outcome = tuple[str, str]
 """(metric, window), the key of an outcome."""
+
+Groups = list[tuple[str, Metric, memoryview]]
+"""The reports of one entry: (name of the cell, its metric, packed reports)."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A stream entry whose headers were read.
+
+    Attributes:
+        entry: its id and its payload.
+        groups: its reports; none where there is a problem.
+        problem: why it cannot be counted; empty where it can, as far as the headers tell.
+    """
+
+    entry: Entry
+    groups: Groups
+    problem: str = ""
+
+    @property
+    def cell_bytes(self) -> dict[str, int]:
+        """The size of each cell that it changes, by name."""
+        return {name: packed_size(metric.mechanism.counters) for name, metric, _ in self.groups}
 
 
 @dataclass
@@ -26,7 +56,7 @@ class CellCount:
     metric: Metric
     cell: Cell
     n: int
-    counters: npt.NDArray[np.int64]
+    counters: Counts
 
 
 @dataclass
@@ -46,62 +76,95 @@ class Tally:
     dead_entries: list[tuple[bytes, str, bytes]] = field(default_factory=list)
 
 
-Groups = list[tuple[str, Metric, memoryview]]
-"""The reports of one entry: (name of the cell, its metric, packed reports)."""
-
-
-def tally(entries: Iterable[Entry], definition: Callable[[str, int], Metric]) -> Tally:
-    """Count the reports of stream entries by cell.
-
-    An entry that cannot be counted is set aside whole, with the reason: every accepted report is either
-    counted or accounted for.
+def decode(entries: Iterable[Entry], definition: Callable[[str, int], Metric]) -> list[Decoded]:
+    """Read the headers of stream entries.
 
     Args:
         entries: (id, payload) of each entry.
         definition: gives the metric of (name, version). A StorageError of it sets the entry aside, anything
             else that it raises is not caught.
     """
-    total = Tally()
-    readable: list[tuple[Entry, Groups]] = []
+    metrics: dict[str, Metric] = {}  # by name of the cell
+    decoded: list[Decoded] = []
     for entry in entries:
         try:
-            readable.append((entry, _groups(entry[1], definition)))
+            decoded.append(Decoded(entry, _groups(entry[1], definition, metrics)))
         except StorageError as error:
-            _set_aside(total, entry, [], str(error))
+            decoded.append(Decoded(entry, [], str(error)))
+    return decoded
+
+
+def _groups(payload: bytes, definition: Callable[[str, int], Metric], metrics: dict[str, Metric]) -> Groups:
+    groups: Groups = []
+    cells: dict[str, int] = {}
+    for name, width, _, view in decode_entry(payload):
+        metric = metrics.get(name)
+        if metric is None:
+            cell = parse_cell(name)
+            metric = metrics[name] = definition(cell.metric, cell.version)
+        if width != metric.mechanism.packed_size:
+            raise StorageError("a report has another size than its mechanism's")
+        groups.append((name, metric, view))
+        cells[name] = packed_size(metric.mechanism.counters)
+    if sum(cells.values()) > MAX_ENTRY_CELL_BYTES:
+        raise StorageError("its cells are larger than what one commit can carry")
+    return groups
+
+
+def fitting(decoded: Sequence[Decoded], limit: int) -> Sequence[Decoded]:
+    """The first entries of a run, as many as have cells of at most ``limit`` bytes together; at least one entry.
+
+    So a commit may be larger by what one entry needs: one cell, or the many cells of one batch.
+    """
+    names: set[str] = set()
+    size = 0
+    for position, each in enumerate(decoded):
+        new = {name: cell for name, cell in each.cell_bytes.items() if name not in names}
+        size += sum(new.values())
+        if position and new and size > limit:
+            return decoded[:position]
+        names.update(new)
+    return decoded
+
+
+def tally(decoded: Iterable[Decoded]) -> Tally:
+    """Count the reports of stream entries by cell.
+
+    An entry that cannot be counted is set aside whole, with the reason: every accepted report is either
+    counted or accounted for.
+    """
+    total = Tally()
+    sound: list[Decoded] = []
+    for each in decoded:
+        if each.problem:
+            _set_aside(total, each.entry, each.problem)
+        else:
+            sound.append(each)
     try:
-        total.cells = _count(groups for _, groups in readable)
+        total.cells = _count(sound)
     except MechanismError:
         # Some report is nothing that its mechanism makes. Find the entries with such reports one by one.
-        sound = [groups for entry, groups in readable if _is_sound(total, entry, groups)]
-        total.cells = _count(sound)
+        total.cells = _count([each for each in sound if _is_sound(total, each)])
     for count in total.cells.values():
         total.counted[count.cell.metric, count.cell.window] += count.n
     return total
 
 
 def set_aside_undecoded(entries: Iterable[Entry]) -> Tally:
-    """Set entries aside that nobody may decode any more: decoding them has ended several workers."""
+    """Set entries aside whose reports nobody may decode any more: decoding them has ended several workers.
+
+    Only their headers are read, to know how many reports of what are given up.
+    """
     total = Tally()
     for entry in entries:
-        _set_aside(total, entry, [], "several workers ended while they decoded it")
+        _set_aside(total, entry, "several workers ended while they decoded it")
     return total
 
 
-def _groups(payload: bytes, definition: Callable[[str, int], Metric]) -> Groups:
-    groups: Groups = []
-    for name, width, _, view in decode_entry(payload):
-        cell = parse_cell(name)
-        metric = definition(cell.metric, cell.version)
-        if width != metric.mechanism.packed_size:
-            raise StorageError("a report has another size than its mechanism's")
-        groups.append((name, metric, view))
-    return groups
-
-
-def _count(entries: Iterable[Groups]) -> dict[str, CellCount]:
+def _count(entries: Iterable[Decoded]) -> dict[str, CellCount]:
     packed: dict[str, tuple[Metric, list[memoryview]]] = {}
-    for groups in entries:
-        for name, metric, view in groups:
+    for each in entries:
+        for name, metric, view in each.groups:
             packed.setdefault(name, (metric, []))[1].append(view)
     cells: dict[str, CellCount] = {}
     for name, (metric, views) in packed.items():
@@ -110,20 +173,29 @@ def _count(entries: Iterable[Groups]) -> dict[str, CellCount]:
     return cells
 
 
-def _is_sound(total: Tally, entry: Entry, groups: Groups) -> bool:
+def _is_sound(total: Tally, decoded: Decoded) -> bool:
     try:
-        _count([groups])
+        _count([decoded])
     except MechanismError as error:
-        _set_aside(total, entry, groups, str(error))
+        _set_aside(total, decoded.entry, str(error))
         return False
     return True
 
 
-def _set_aside(total: Tally, entry: Entry, groups: Groups, reason: str) -> None:
+def _set_aside(total: Tally, entry: Entry, reason: str) -> None:
     entry_id, payload = entry
     total.dead_entries.append((entry_id, reason, payload))
-    if not groups:
-        total.dead[UNKNOWN, UNKNOWN] += 1  # an entry, since nobody can tell how many reports it holds
-    for name, metric, view in groups:
-        cell = parse_cell(name)
-        total.dead[cell.metric, cell.window] += len(view) // metric.mechanism.packed_size
+    for outcome, reports in _reports_of(payload).items():
+        total.dead[outcome] += reports
+
+
+def _reports_of(payload: bytes) -> Mapping[Outcome, int]:
+    """How many reports an entry holds by its headers; what they do not tell is one, under `UNKNOWN`."""
+    found: dict[Outcome, int] = defaultdict(int)
+    try:
+        for name, _, reports, _ in decode_entry(payload):
+            cell = parse_cell(name)
+            found[cell.metric, cell.window] += reports
+    except StorageError:
+        found[UNKNOWN, UNKNOWN] += 1
+    return found

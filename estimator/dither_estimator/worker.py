@@ -13,34 +13,43 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import product
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
-
-from dither_estimator.poison import Attempt, next_step
-from dither_estimator.publication import Part, combined_document, encode_document, estimate_document
-from dither_estimator.store import Commit, Entry, Store, StoreUnavailableError
-from dither_estimator.tally import CellCount, Tally, set_aside_undecoded, tally
-from dither_protocol.errors import DitherError, RegistryError, StorageError
-from dither_protocol.registry import Metric
-from dither_protocol.registry.metric import Dimensions
-from dither_protocol.storage import Cell, decode_cell, encode_cell, estimate_field, parse_cell
-from dither_protocol.windows import Window
-
-COMMIT_INTERVAL_S: Final = 1.0
-MAX_COMMIT_REPORT_BYTES: Final = 8 << 20
-READ_BATCHES: Final = 500
-MAX_COMMIT_BATCHES: Final = 5_000
-RETRY_CAP_S: Final = 10.0
-DEFINITIONS_AGE_S: Final = 30.0
-DRAIN_LIMIT_S: Final = 10.0
 
 EXIT_OK: Final = 0
 EXIT_CONFIG: Final = 78  # EX_CONFIG of sysexits.h: restarting will not help
+
+try:
+    from dither_estimator.cells import add, pack, unpack
+    from dither_estimator.definitions import Definitions
+    from dither_estimator.poison import Attempt, next_step
+    from dither_estimator.publisher import Publisher
+    from dither_estimator.store import Commit, Entry, Store, StoreUnavailableError
+    from dither_estimator.tally import CellCount, Tally, decode, fitting, set_aside_undecoded, tally
+    from dither_protocol.errors import DitherError, RegistryError, StorageError
+except ModuleNotFoundError as error:
+    missing = (error.name or "").partition(".")[0]
+    if __name__ != "__main__" or missing not in ("numpy", "redis", "scipy"):
+        raise
+    sys.stderr.write(
+        f"dither_estimator: the worker needs the package '{missing}'. "
+        "Install it with: pip install 'dither[estimator]'\n"
+    )
+    sys.exit(EXIT_CONFIG)
+
+COMMIT_INTERVAL_S: Final = 1.0
+# A commit carries at most 8 MiB: cells, and the payloads of entries that turn out to be dead. What one entry or
+# one cell needs is carried in any case.
+MAX_COMMIT_CELL_BYTES: Final = 4 << 20
+MAX_COMMIT_REPORT_BYTES: Final = 4 << 20
+READ_BATCHES: Final = 100
+MAX_COMMIT_BATCHES: Final = 5_000
+PUBLISH_BUDGET_S: Final = 1.0
+RETRY_CAP_S: Final = 10.0
+DRAIN_LIMIT_S: Final = 10.0
+DRAIN_PUBLISH_S: Final = 1.0
 
 _log = logging.getLogger("dither_estimator")
 
@@ -55,46 +64,54 @@ class Worker:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._partitions = 0
-        self._definitions: dict[tuple[str, int], Metric] = {}
-        self._definitions_until = 0.0
+        self._definitions = Definitions(store)
+        self._publisher = Publisher(store, self._definitions)
         self._attempts: dict[int, Attempt] = {}
 
-    def tick(self) -> bool:
-        """One round over all partitions, then publish what changed; whether there is more to do at once.
+    def tick(self, stop: threading.Event | None = None) -> bool:
+        """One round over all partitions, then publish for a while; whether there is more to do at once.
+
+        While more entries wait, publishing gets no more time than counting took.
+
+        Args:
+            stop: publish no further once it is set.
 
         Raises:
             StoreUnavailableError: the store does not answer; nothing is lost, try again later.
-            StorageError: the store has another layout.
+            StorageError: the store has another layout, or a damaged cell.
             RegistryError: a metric was announced by a version of Dither that this one does not understand.
         """
+        began = time.monotonic()
+        more = self.count()
+        budget = min(PUBLISH_BUDGET_S, time.monotonic() - began) if more else PUBLISH_BUDGET_S
+        return self.publish(budget, stop) or more
+
+    def count(self) -> bool:
+        """One round over all partitions; whether entries may be waiting still. Raises what `tick` raises."""
         if not self._partitions:
             self._partitions = self._store.open() or 0
-        if time.monotonic() > self._definitions_until:
-            self._definitions.clear()  # a server may have announced another min_reports or late_days
-            self._definitions_until = time.monotonic() + DEFINITIONS_AGE_S
+        self._definitions.refresh()
         more = False
         for partition in range(self._partitions):
             more |= self._advance(partition)
-        self._publish_changes()
         return more
 
-    def _definition(self, metric: str, version: int) -> Metric:
-        known = self._definitions.get((metric, version))
-        if known is None:
-            known = self._definitions[metric, version] = self._store.definition(metric, version)
-        return known
+    def publish(self, budget_s: float, stop: threading.Event | None = None) -> bool:
+        """Publish for a while; whether more is to be published at once. Raises what `tick` raises."""
+        return self._publisher.publish(self._partitions, budget_s, stop)
 
-    def _read(self, partition: int, checkpoint: bytes, most: int) -> tuple[list[Entry], bool]:
-        """At most ``most`` entries after the checkpoint within one commit's limits, and whether more may wait."""
+    def _read(self, partition: int, checkpoint: bytes) -> tuple[list[Entry], bool]:
+        """The entries after the checkpoint within one commit's limits, at least one; whether more may wait."""
         entries: list[Entry] = []
         size = 0
-        while len(entries) < most and size <= MAX_COMMIT_REPORT_BYTES:
-            last = entries[-1][0] if entries else checkpoint
-            wanted = min(READ_BATCHES, most - len(entries))
-            page = self._store.entries(partition, last, wanted)
-            entries += page
-            size += sum(len(payload) for _, payload in page)
-            if len(page) < wanted:
+        while len(entries) < MAX_COMMIT_BATCHES:
+            page = self._store.entries(partition, entries[-1][0] if entries else checkpoint, READ_BATCHES)
+            for entry in page:
+                size += len(entry[1])
+                if entries and size > MAX_COMMIT_REPORT_BYTES:
+                    return entries, True
+                entries.append(entry)
+            if len(page) < READ_BATCHES:
                 return entries, False
         return entries, True
 
@@ -102,20 +119,34 @@ class Worker:
         """Count one run of entries of a partition and commit it; whether more may be waiting."""
         checkpoint = self._store.checkpoint(partition)
         start = checkpoint.decode("ascii")
-        entries, more = self._read(partition, checkpoint, MAX_COMMIT_BATCHES)
+        entries, more = self._read(partition, checkpoint)
         if not entries:
             return False
-        step = next_step(self._last_attempt(partition), start)
-        if step.most_entries is not None and step.most_entries < len(entries):
-            entries, more = entries[: step.most_entries], True
+        last = self._last_attempt(partition)
+        step = next_step(last, start)
         if step.set_aside:
-            counts = set_aside_undecoded(entries)
-        else:
-            attempt = Attempt(start, len(entries), step.tries + 1)
+            self._commit(partition, checkpoint, entries[:1], set_aside_undecoded(entries[:1]))
+            return True
+        # What may fail without ending the process comes before the note, as far as it can.
+        run = fitting(decode(entries[: step.most_entries], self._definitions), MAX_COMMIT_CELL_BYTES)
+        taken = entries[: len(run)]
+        with self._attempt(partition, Attempt(start, len(taken), step.tries + 1), last):
+            beaten = not self._commit(partition, checkpoint, taken, tally(run))
+        return beaten or more or len(taken) < len(entries)
+
+    @contextmanager
+    def _attempt(self, partition: int, attempt: Attempt, before: Attempt | None) -> Iterator[None]:
+        """Around what may end the process: note it first, and take that back where this process lives on."""
+        self._attempts[partition] = attempt
+        try:
             self._store.note_attempt(partition, attempt.text)
-            self._attempts[partition] = attempt
-            counts = tally(entries, self._definition)
-        return self._commit(partition, checkpoint, entries, counts) or more
+            yield
+        except Exception:
+            with suppress(
+                StoreUnavailableError
+            ):  # then `_last_attempt` knows of it, while this process lives
+                self._store.take_back_attempt(partition, attempt.text, before.text if before else "")
+            raise
 
     def _last_attempt(self, partition: int) -> Attempt | None:
         """What was tried last. A try of this very process did not end it (the store was away), and does not count."""
@@ -125,7 +156,7 @@ class Worker:
         return last
 
     def _commit(self, partition: int, checkpoint: bytes, entries: list[Entry], counts: Tally) -> bool:
-        """Write what was counted; whether to look at the partition again at once, since somebody else was faster."""
+        """Write what was counted; False where somebody else was faster, and nothing was written."""
         commit = Commit(
             started_from=checkpoint,
             checkpoint=entries[-1][0],
@@ -138,9 +169,9 @@ class Worker:
         for entry_id, reason, _ in counts.dead_entries:
             _log.error("entry %s cannot be counted and was set aside: %s", entry_id.decode(), reason)
         if self._store.apply(partition, commit):
-            return False
+            return True
         _log.info("partition %d: another worker was faster, nothing written", partition)
-        return True
+        return False
 
     def _new_cells(self, partition: int, counts: Mapping[str, CellCount]) -> dict[str, bytes]:
         """The packed values of all cells that change: what they hold now plus what was counted."""
@@ -148,110 +179,13 @@ class Worker:
         cells: dict[str, bytes] = {}
         for name, packed in zip(names, self._store.cells(partition, names), strict=True):
             count = counts[name]
-            n, counters = _unpack(packed, len(count.counters))
-            # Python integers: an int64 that overflows would wrap silently.
-            summed = (int(old) + int(new) for old, new in zip(counters, count.counters.tolist(), strict=True))
-            cells[name] = encode_cell(n + count.n, summed)
+            old = unpack(packed, len(count.counters))
+            cells[name] = pack(*add(*old, count.n, count.counters))
         return cells
-
-    def _publish_changes(self) -> None:
-        marks = [self._store.dirty(partition) for partition in range(self._partitions)]
-        changed: dict[tuple[str, int, str], set[Dimensions]] = {}
-        for cell in map(parse_cell, sorted(set().union(*marks))):
-            changed.setdefault((cell.metric, cell.version, cell.window), set()).add(cell.dimensions)
-        for (name, version, window), dimensions in changed.items():
-            self._publish_window(self._definition(name, version), window, dimensions)
-        for partition, dirty in enumerate(marks):
-            self._store.clean(partition, dirty.items())
-
-    def _publish_window(self, metric: Metric, label: str, changed: set[Dimensions]) -> None:
-        """Publish the changed cells of one window, and their sum over all dimensions."""
-        window = metric.parse_window(label)
-        cells = list(self._window_cells(metric, label))
-        for dimensions, (n, counters) in cells:
-            if metric.dimensions and dimensions in changed:
-                document = estimate_document(metric, window, dimensions, counters, n)
-                field = estimate_field(label, dimensions)
-                self._store.publish(metric, field, n, encode_document(document))
-        total_n, total = _sum(metric, cells)
-        document = estimate_document(metric, window, None, total, total_n)
-        self._store.publish(metric, estimate_field(label, None), total_n, encode_document(document))
-        self._publish_combined(metric, window, {metric.version: (total, metric, total_n)})
-
-    def _publish_combined(self, metric: Metric, window: Window, parts: dict[int, Part]) -> None:
-        """Publish the estimate over all versions that have reports about the same window, where there are several.
-
-        Args:
-            metric: the version that was just published.
-            window: its window.
-            parts: that version's own part; the others are added.
-        """
-        for version in self._store.versions(metric.name):
-            other = self._other_version(metric.name, version)
-            if other is not None and version != metric.version and other.period == metric.period:
-                n, counters = _sum(other, self._window_cells(other, window.label))
-                if n:
-                    parts[version] = (counters, other, n)
-        document = combined_document(metric, window, parts) if len(parts) > 1 else None
-        if document is not None:
-            field = estimate_field(window.label, None)
-            self._store.publish_combined(metric.name, field, document["n"], encode_document(document))
-
-    def _other_version(self, name: str, version: int) -> Metric | None:
-        """A version's definition, or None where this worker cannot read it: then it is left out, and said to be."""
-        try:
-            return self._definition(name, version)
-        except (RegistryError, StorageError) as error:
-            _log.warning("version %d of metric '%s' is not combined with others: %s", version, name, error)
-            return None
-
-    def _window_cells(
-        self, metric: Metric, label: str
-    ) -> Iterator[tuple[Dimensions, tuple[int, npt.NDArray[np.int64]]]]:
-        """Each combination of dimensions with (n, counters) summed over the partitions."""
-        combinations = list(_combinations(metric))
-        names = [Cell(metric.name, metric.version, label, each).name for each in combinations]
-        parts = [self._store.cells(partition, names) for partition in range(self._partitions)]
-        size = metric.mechanism.counters
-        for position, dimensions in enumerate(combinations):
-            n = 0
-            counters = np.zeros(size, dtype=np.int64)
-            for part in parts:
-                part_n, part_counters = _unpack(part[position], size)
-                n += part_n
-                counters += part_counters
-            yield dimensions, (n, counters)
-
-
-def _combinations(metric: Metric) -> Iterator[Dimensions]:
-    names = sorted(metric.dimensions)
-    for values in product(*(metric.dimensions[name] for name in names)):
-        yield tuple(zip(names, values, strict=True))
-
-
-def _sum(
-    metric: Metric, cells: Iterable[tuple[Dimensions, tuple[int, npt.NDArray[np.int64]]]]
-) -> tuple[int, npt.NDArray[np.int64]]:
-    """(n, counters) over all dimensions."""
-    total_n, total = 0, np.zeros(metric.mechanism.counters, dtype=np.int64)
-    for _, (n, counters) in cells:
-        total_n += n
-        total += counters
-    return total_n, total
-
-
-def _unpack(packed: bytes | None, size: int) -> tuple[int, npt.NDArray[np.int64]]:
-    """(n, counters) of a stored cell; zeros for one that does not exist yet."""
-    if packed is None:
-        return 0, np.zeros(size, dtype=np.int64)
-    if len(packed) != 8 * (size + 1):
-        raise StorageError("a cell has another number of counters than its mechanism")
-    n, counters = decode_cell(packed)
-    return n, np.array(counters, dtype=np.int64)
 
 
 def run(worker: Worker, stop: threading.Event) -> None:
-    """Tick until ``stop`` is set, then drain what is left for at most DRAIN_LIMIT_S.
+    """Tick until ``stop`` is set, then count what is left for at most DRAIN_LIMIT_S, and publish a little.
 
     A store that does not answer is waited for, with growing pauses; it is said once, not at every try.
     """
@@ -259,7 +193,7 @@ def run(worker: Worker, stop: threading.Event) -> None:
     while not stop.is_set():
         began = time.monotonic()
         try:
-            more = worker.tick()
+            more = worker.tick(stop)
         except StoreUnavailableError as error:
             failures += 1
             if failures == 1:
@@ -277,8 +211,10 @@ def run(worker: Worker, stop: threading.Event) -> None:
 def _drain(worker: Worker) -> None:
     deadline = time.monotonic() + DRAIN_LIMIT_S
     try:
-        while worker.tick() and time.monotonic() < deadline:
+        while worker.count() and time.monotonic() < deadline:
             pass
+        if worker.publish(DRAIN_PUBLISH_S):
+            _log.info("stopped before everything was published, the next start goes on")
     except StoreUnavailableError as error:
         _log.warning("stopped without draining, nothing is lost (%s)", error)
 
@@ -297,8 +233,8 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         store = Store(url)
-    except ValueError as error:
-        _log.error("DITHER_STORE_URL: %s", error)
+    except ValueError:  # its text may hold the password
+        _log.error("DITHER_STORE_URL is not the URL of a store, such as redis://host:6379 or unix:///path")
         return EXIT_CONFIG
     try:
         run(Worker(store), stop)

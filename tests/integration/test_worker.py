@@ -365,11 +365,17 @@ def test_a_store_that_dies_is_waited_for_and_nothing_is_lost() -> None:
         assert _cell(valkey, 0) == (1, [0, 1])
 
 
-@pytest.mark.parametrize("url", ["", "nonsense://x"])
-def test_a_bad_store_url_is_a_configuration_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit code tells the supervisor that a restart will not help."""
+@pytest.mark.parametrize(
+    "url", ["", "nonsense://x", "nonsense://:hunter2@x", "redis://u:hunter2/@h:1", "redis://h/?db=hunter2"]
+)
+def test_a_bad_store_url_is_a_configuration_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The exit code tells the supervisor that a restart will not help; the log names the variable, not its value."""
     monkeypatch.setenv("DITHER_STORE_URL", url)
     assert main() == EXIT_CONFIG
+    assert "DITHER_STORE_URL" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_the_id_after_an_entry_is_the_next_one() -> None:
@@ -398,11 +404,10 @@ def test_an_entry_that_kills_workers_is_found_and_set_aside(
         _append(valkey, 0, _dark(1) if number != 5 else _dark(0, 0, 0))
     poison = valkey.client().xrange(_keys(0).stream)[5][0]
 
-    def deadly(entries: Any, definition: Any) -> Any:
-        entries = list(entries)
-        if any(entry_id == poison for entry_id, _ in entries):
+    def deadly(decoded: Any) -> Any:
+        if any(each.entry[0] == poison for each in decoded):
             raise SystemExit
-        return tally(entries, definition)
+        return tally(decoded)
 
     monkeypatch.setattr("dither_estimator.worker.tally", deadly)
     starts = 0
@@ -415,6 +420,8 @@ def test_an_entry_that_kills_workers_is_found_and_set_aside(
     ((_, dead),) = valkey.client().xrange(_keys(0).dead)
     assert (dead[b"id"], dead[b"b"]) == (poison, _dark(0, 0, 0))
     assert valkey.client().get(_keys(0).backlog) == b"0"
+    outcome = valkey.client().hgetall(_keys(0).outcome("dark_mode", DAY))
+    assert outcome == {b"counted": b"8", b"dead": b"3"}
     _worker(valkey).tick()
     assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 8
 

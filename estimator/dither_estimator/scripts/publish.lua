@@ -1,6 +1,9 @@
-#!lua flags=allow-oom
+#!lua
 -- Publish: an estimate replaces the published one unless that is based on more reports already, so that of two
 -- publishers the one who read later wins, whoever writes last.
+--
+-- No flag allow-oom: a store without free memory refuses the script before its first line. The cell stays marked as
+-- unpublished, and counting goes on.
 --
 -- KEYS[1]  dither:estimate:<metric>:<version>   hash   field -> estimate as JSON; 'n|' .. field -> its n
 --
