@@ -7,28 +7,29 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from dither_cli.exit_codes import ExitCode
+
 
 @contextmanager
 def clean_errors() -> Iterator[None]:
     """Turn `OSError` and `UnicodeError` into a message on stderr and exit code 1.
 
     What was printed is written out here, so that a full disk is noticed while it can still be said. A reader that has
-    gone away (``| head``) is no news: click ends the command without a word.
-
-    Raises:
-        BrokenPipeError: nobody reads any more.
-        ClickException: anything else that was refused.
+    gone away (``| head``) is no news: the command ends without a word.
     """
     try:
         try:
             yield
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        _give_up_output()
+        sys.exit(ExitCode.FAILED)
     except (OSError, UnicodeError) as error:
         _give_up_output()
-        raise click.ClickException(sentence(error)) from None
+        click.echo(f"Error: {sentence(error)}", err=True)
+        sys.exit(ExitCode.FAILED)
 
 
 def sentence(error: OSError | UnicodeError) -> str:
@@ -48,7 +49,8 @@ def sentence(error: OSError | UnicodeError) -> str:
 def _give_up_output() -> None:
     """Where the output cannot be written, let what is left of it go nowhere: the interpreter would try again."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, UnicodeError):
         with suppress(OSError, ValueError):  # a stream without a descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

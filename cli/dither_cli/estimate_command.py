@@ -1,7 +1,7 @@
 """``dither estimate FILE.jsonl --registry R``: estimates from reports in a file, without any server."""
 
 import csv
-import sys
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -90,7 +90,8 @@ def _show(documents: Sequence[Document]) -> None:
 
 
 def _write_csv(documents: Sequence[Document]) -> None:
-    writer = csv.DictWriter(sys.stdout, CSV_COLUMNS)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, CSV_COLUMNS)
     writer.writeheader()
     for document in documents:
         parts = document.get("parts") or [document]
@@ -107,6 +108,7 @@ def _write_csv(documents: Sequence[Document]) -> None:
             lower, upper = row.get("interval", ("", ""))
             columns = {key: row[key] for key in CSV_COLUMNS if key in row}
             writer.writerow(common | columns | {"lower": lower, "upper": upper})
+    click.echo(text.getvalue(), nl=False)
 
 
 def _plot(path: Path, documents: Sequence[Document]) -> None:

@@ -1,7 +1,7 @@
 """The command group. Subcommands are imported when they are called, so that `dither --help` is quick."""
 
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -34,10 +34,10 @@ COMMANDS: Final = {
 class LazyGroup(click.Group):
     """A group whose commands stand in COMMANDS."""
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand; what the system refuses is said in one sentence."""
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; what the system refuses is said in one sentence."""
         with clean_errors():
-            return super().invoke(ctx)
+            return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all subcommands, in the order of COMMANDS."""

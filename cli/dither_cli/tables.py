@@ -10,12 +10,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-_BAR_CELLS: Final = 24
+_BAR_CELLS: Final = 18
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_VALUE_CELLS: Final = 20
+"""Longer values are folded before any column is left out ..."""
 _MAX_VALUE_CELLS: Final = 40
+"""... and those longer than this in any case."""
 
 _BAR: Final = "bar"
-_LEFT_OUT: Final = ((), (_BAR,), (_BAR, "method"))
+_LEFT_OUT: Final = ((), (_BAR,), (_BAR, "method"), (_BAR, "method", "norm_sub", "std error"))
 """Columns that a table does without, the first of these that fits the terminal; JSON and CSV have them all."""
 
 
@@ -74,9 +77,12 @@ def estimate_table(document: dict[str, Any], console: Console) -> Group:
     title = Text(heading(document), style="bold")
     if document["status"] == "suppressed":
         return Group(title, Text(f"suppressed: fewer than {document['min_reports']} reports\n"))
+    longest = max(Text(row["value"]).cell_len for row in document["values"])
+    foldable = max(0, min(longest, _MAX_VALUE_CELLS) - _VALUE_CELLS)
     for left_out in _LEFT_OUT:
         table = _estimate_rows(document, left_out)
-        if Measurement.get(console, console.options.update(width=1_000), table).maximum <= console.width:
+        width = Measurement.get(console, console.options.update(width=1_000), table).maximum
+        if width - foldable <= console.width:
             break
     return Group(title, table, Text())
 

@@ -39,6 +39,10 @@ def watch(client: Lively) -> None:
     _registered = True
     atexit.register(_at_exit)
     if hasattr(os, "register_at_fork"):
+        # Hooks run in reverse order. That of logging, which takes its lock, must come after ours, which waits for
+        # threads that may want to log; and one that is registered while a fork is under way runs by half.
+        import logging  # noqa: F401, PLC0415  the sender's requests loads it anyway
+
         os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 

@@ -104,12 +104,15 @@ class Sender:
         """Start the thread if there is none yet, and let it look again at what is due."""
         with self._changed:
             if self._thread is None and not self._stopping:
-                # Noted before it starts: a signal handler that records meanwhile must not start another.
-                self._thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # the interpreter is ending: what is on disk stays for the next run
-                    self._thread = None
+                thread = threading.Thread(target=self._run, name="dither-sender", daemon=True)
+                # A signal handler that records may have started one meanwhile, and must not start another from here
+                # on. Handlers run at calls, and there is none between the second look and the note.
+                if self._thread is None:
+                    self._thread = thread
+                    try:
+                        thread.start()
+                    except RuntimeError:  # the interpreter is ending: what is on disk stays for the next run
+                        self._thread = None
             self._wakes += 1
             self._changed.notify_all()
 

@@ -7,6 +7,8 @@ what `make bench` measures is compared with the target.
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -54,24 +56,30 @@ PATIENT = "from dither_client import transport; transport.READ_TIMEOUT_S = 100\n
 
 
 @ANY_PYTHON
-@pytest.mark.parametrize("mode", ["silent", "drip"])
-@ON_DISK
-def test_a_server_that_does_not_answer_does_not_hold_the_exit(
-    tmp_path: Path, interpreter: str, mode: str, on_disk: bool
-) -> None:
+def test_a_server_that_does_not_answer_does_not_hold_the_exit(tmp_path: Path, interpreter: str) -> None:
     """Silence or a byte a second: the process ends by itself, and what is on disk leaves in the next run."""
-    state = _state(tmp_path, on_disk)
-    with counting_server(mode=mode) as server:
-        finished = run(PATIENT + FIVE, server.url, state, interpreter=[interpreter])
-        assert (finished.status, finished.err) == (0, "")
-        assert finished.exit_s < EXIT_LIMIT_S
-        assert server.arrivals == 1
-        assert not server.counted
-        if state is not None:
-            assert left(state) == 5
-            server.mode = "good"
-            deliver_rest(server.url, state)
-            assert _numbers(server) == dict.fromkeys(range(5), 1)
+    with ExitStack() as stack:
+        tried = []
+        for mode, on_disk in product(
+            ("silent", "drip"), (True, False)
+        ):  # side by side: each waits for its deadline
+            server = stack.enter_context(counting_server(mode=mode))
+            state = tmp_path / mode if on_disk else None
+            tried.append(
+                (server, state, Program(PATIENT + FIVE, server.url, state, interpreter=[interpreter]))
+            )
+        for _, _, program in tried:
+            finished = program.finish()
+            assert (finished.status, finished.err) == (0, "")
+            assert finished.exit_s < EXIT_LIMIT_S
+        for server, state, _ in tried:
+            assert server.arrivals == 1
+            assert not server.counted
+            if state is not None:
+                assert left(state) == 5
+                server.mode = "good"
+                deliver_rest(server.url, state)
+                assert _numbers(server) == dict.fromkeys(range(5), 1)
 
 
 @ANY_PYTHON

@@ -58,8 +58,7 @@ def test_killed_at_random_instants_200_times(tmp_path: Path) -> None:
             lane.join()
         assert errors == []
         assert len(killed) == RUNS
-        # The instants fell where they matter: most runs were killed, and some left reports that a later one sent.
-        assert sum(status == signal.SIGKILL for status in killed) > RUNS // 4
+        assert set(killed) == {signal.SIGKILL}
         for server, state in zip(servers, states, strict=True):
             charges = charged(state, tmp_path / "copy")
             assert len(charges) > RUNS

@@ -1,14 +1,15 @@
 """Forks a program that uses the SDK again and again, and kills each one at the instant that it is told.
 
 A line ``first count delay`` on standard input is one run: a fresh process (everything is imported already, so that
-the instants fall where it matters) records ``count`` questions from ``first`` on and ends; SIGKILL comes after
-``delay`` seconds. The answer is how it ended.
+the instants fall where it matters) records ``count`` questions from ``first`` on, delivers, and waits for the SIGKILL
+that comes after ``delay`` seconds. The answer is how it ended.
 """
 
 import os
 import select
 import signal
 import sys
+import time
 
 import requests  # noqa: F401  imported before the fork, so that runs are short
 
@@ -19,7 +20,9 @@ def _program(first: int, count: int) -> None:
     client = make_client(exit_timeout_s=5)
     for number in range(first, first + count):
         ask(client, number)
-    client.shutdown()
+        client.flush(0.01)
+    client.flush(30)
+    time.sleep(30)
 
 
 def _run(first: int, count: int, delay_s: float) -> int:

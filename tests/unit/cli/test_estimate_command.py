@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from datetime import date
 from pathlib import Path
 
@@ -92,24 +93,24 @@ def test_the_table_shows_everything_an_estimate_needs(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"metric": "nope"}, "no metric of this name and version"),
-        ({"version": 2}, "no metric of this name and version"),
-        ({"params": "00000000"}, "another meaning"),
-        ({"window": "2026-13-01"}, "label"),
-        ({"dimensions": {"os": "beos"}}, "os"),
-        ({"data": "AA=="}, "base64url"),
-        ({"data": 5}, "base64url"),
+        ({"metric": "nope"}, "metric: the registry has no metric of this name and version"),
+        ({"version": 2}, "version: the registry has no metric of this name and version"),
+        ({"params": "00000000"}, "params: the report was made for another meaning"),
+        ({"window": "2026-13-01"}, "window: the label is not one of period 'day'"),
+        ({"dimensions": {"os": "beos"}}, "dimensions: "),
+        ({"dimensions": {}}, "dimensions: "),
+        ({"data": "AA=="}, "data: must be"),
+        ({"data": 5}, "data: must be"),
     ],
     ids=str,
 )
 def test_a_bad_report_is_named_by_line_and_nothing_is_counted(
     tmp_path: Path, registry: Path, changes: dict[str, object], words: str
 ) -> None:
-    """Line 2 is the culprit."""
+    """Line 2 is the culprit, and the key of the report comes first."""
     result = _run(tmp_path, registry, [_report(registry, 0), _report(registry, 0, **changes)])
     assert result.exit_code == 1
-    assert "line 2" in result.output
-    assert words in result.output
+    assert result.output.startswith(f"Error: line 2: {words}"), result.output
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "NaN", '{"metric": "color"}', '{"reports": []}'])
@@ -118,6 +119,54 @@ def test_a_line_that_is_no_report_is_refused(tmp_path: Path, registry: Path, lin
     result = _run(tmp_path, registry, [line])
     assert result.exit_code == 1
     assert "line 1" in result.output
+
+
+def test_bytes_that_are_no_text_are_refused_by_line(tmp_path: Path, registry: Path) -> None:
+    """A sentence with the number of the line, and no traceback."""
+    file = tmp_path / "reports.jsonl"
+    file.write_bytes(_report(registry, 0).encode() + b"\n\xff\xfe\n")
+    result = CliRunner().invoke(estimate, [str(file), "--registry", str(registry)])
+    assert (result.exit_code, result.output) == (1, "Error: line 2: is not UTF-8\n")
+
+
+def test_a_batch_that_stands_twice_is_counted_once(tmp_path: Path, registry: Path) -> None:
+    """Same id and same last day: skipped as the server does, and said; another day is another batch."""
+    reports = [_report(registry, i % 3) for i in range(150)]
+    batch_id = new_batch_id()
+    first, other = (encode_batch(batch_id, date(2026, 12, day), reports).decode() for day in (2, 3))
+    result = _run(tmp_path, registry, [first, first, other, first], "--json")
+    assert json.loads(result.stdout)["n"] == 300
+    assert result.stderr == "skipped 300 reports of 2 repeated batches\n"
+    once = _run(tmp_path, registry, [first, first], "--json")
+    assert (json.loads(once.stdout)["n"], once.stderr) == (150, "skipped 150 reports of 1 repeated batch\n")
+
+
+def test_equal_reports_outside_of_batches_are_other_devices(tmp_path: Path, registry: Path) -> None:
+    """Only a batch has an id; a report alone that stands twice is two reports."""
+    result = _run(tmp_path, registry, [_report(registry, 0)] * 20, "--json")
+    assert (json.loads(result.stdout)["n"], result.stderr) == (20, "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "left_out"),
+    [(60, ["norm_sub", "std error", "method", "█"]), (80, ["method", "█"]), (120, [])],
+)
+def test_the_table_fits_its_terminal(
+    tmp_path: Path, registry: Path, monkeypatch: pytest.MonkeyPatch, columns: int, left_out: list[str]
+) -> None:
+    """Whole columns are left out, and nothing is cut: no line is too long, no number and no word is shortened."""
+    label = "a value with a label that is rather long, too long for any table"
+    registry.write_text(REGISTRY_TOML.replace('"blue"', f'"{label}"'))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    output = _run(tmp_path, registry, [_report(registry, i % 2) for i in range(200)]).stdout
+    assert max(map(len, output.splitlines())) <= columns
+    table = output[output.index("value") :]
+    for word in ("value", "share", "std error", "interval", "method", "norm_sub", "present", "█"):
+        assert (word in table) == (word not in left_out), word
+    assert len(re.findall(r"-?\d+\.\d\d … -?\d+\.\d\d %", table)) == 3
+    assert "[bold]green" in table
+    folded = [line[: table.splitlines()[0].index("share") - 4].strip() for line in table.splitlines()[4:]]
+    assert " ".join(filter(None, folded)) == label
 
 
 def test_an_empty_file_and_a_bad_registry_are_errors(tmp_path: Path, registry: Path) -> None:

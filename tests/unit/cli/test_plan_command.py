@@ -47,6 +47,17 @@ def test_the_table_has_every_figure_with_its_terms() -> None:
         assert word in result.output, word
 
 
+@pytest.mark.parametrize(
+    ("level", "shown"), [("0.95", "95%"), ("0.999", "99.9%"), ("0.9999999", "99.99999%")]
+)
+def test_the_level_is_shown_with_all_its_digits(level: str, shown: str) -> None:
+    """Rounded to whole per cents, 99.9% would be a certainty."""
+    output = _run("--epsilon", "1", "--values", "4", "--level", level, "-n", "1000").output
+    assert f"{shown} intervals" in output
+    assert f"probability {shown}" in output
+    assert "100%" not in output
+
+
 def test_a_registry_is_planned_metric_by_metric(tmp_path: Path) -> None:
     """Every metric by its own mechanism; one chart for all."""
     chart = tmp_path / "plan.svg"

@@ -72,7 +72,10 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, registry: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--store-url", "http://:hunter2@example.org"], "must begin with redis://, rediss:// or unix://"),
+        (["--store-url", "http://:hunter2@example.org"], "must begin with redis://, rediss://, unix://"),
+        (["--store-url", "redis://:hunter2@[bad"], "is not a URL"),
+        (["--store-url", "redis://:hunter2@h:99999999"], "is not a URL"),
+        (["--store-url", "redis://"], "names no server"),
         (["--store-maxmemory", "lots"], "must be a size such as 512mb or 1gb"),
         (["--store-maxmemory", "0"], "must be a size such as 512mb or 1gb"),
         (["--port", "65536"], "65536 is not in the range"),
@@ -82,11 +85,12 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, registry: Path) -> None:
 def test_a_wrong_option_is_a_usage_error(
     tmp_path: Path, registry: Path, options: list[str], problem: str
 ) -> None:
-    """Exit code 2, and no password in the message."""
+    """Exit code 2, no password in the message, and nothing is begun."""
     result = serve(tmp_path / "state", registry, *options)
     assert result.exit_code == ExitCode.USAGE
     assert problem in " ".join(result.output.replace("│", " ").split())
     assert "hunter2" not in result.output
+    assert not (tmp_path / "state").exists()
 
 
 def test_options_do_not_show_the_url_of_the_store() -> None:

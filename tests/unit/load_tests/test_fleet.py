@@ -2,11 +2,14 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
+import pytest
 
 from dither_fleet import Fleet, MetricTruth
-from dither_protocol.wire import decode_json, parse_envelope, parse_report
+from dither_fleet import fleet as fleet_module
+from dither_protocol.wire import decode_json, encode_batch, parse_envelope, parse_report
 from support.http import Answer, scripted_server
 from support.registries import small_registry
 
@@ -51,6 +54,53 @@ def test_a_retry_sends_the_same_bytes_and_is_counted() -> None:
     assert result.accepted == {"dark_mode": 5, "color": 5, "first_color": 5}
     assert len(set(server.bodies[:3])) == 1
     assert sum(result.retries.values()) == 2
+
+
+def test_few_batches_are_drawn_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many devices there are, only some batches per thread are held, and each is delivered once."""
+    drawn, delivered, most = 0, 0, 0
+
+    def counted(*arguments: Any) -> bytes:
+        nonlocal drawn, most
+        drawn += 1
+        most = max(most, drawn - delivered)
+        return encode_batch(*arguments)
+
+    def progress(reports: int) -> None:
+        nonlocal delivered
+        delivered += 1
+
+    monkeypatch.setattr(fleet_module, "encode_batch", counted)
+    with scripted_server(_accept(1)) as server:
+        fleet = Fleet(server.url, "dik_x", REGISTRY, TRUTHS, NOON)
+        result = fleet.run(100, seed=1, reports_per_batch=1, threads=2, progress=progress)
+    assert drawn == delivered == len(server.bodies) == 300
+    assert most <= 2 * fleet_module.BATCHES_AHEAD + 1
+    assert result.accepted == {"dark_mode": 100, "color": 100, "first_color": 100}
+
+
+def test_a_fault_ends_the_run_and_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the callback raises comes out, and no thread goes on trying to deliver."""
+
+    def progress(reports: int) -> None:
+        raise ZeroDivisionError
+
+    again = Answer(503, headers={"Retry-After": "3600"})
+    monkeypatch.setattr(fleet_module, "MAX_TRIES", 1_000)
+    with scripted_server(_accept(1), again) as server:
+        fleet = Fleet(server.url, "dik_x", REGISTRY, TRUTHS, NOON)
+        with pytest.raises(ZeroDivisionError):
+            fleet.run(100, seed=1, reports_per_batch=1, threads=4, progress=progress)
+    assert len(server.bodies) < 100
+
+
+def test_large_fleets_are_drawn_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every device of every group answers, with the shares of the population."""
+    monkeypatch.setattr(fleet_module, "DEVICES_AT_ONCE", 300)
+    fleet = Fleet("http://127.0.0.1:9", "dik_x", REGISTRY, TRUTHS, NOON)
+    reports = list(fleet.draw_devices(REGISTRY.metric("color"), 1_000, np.random.default_rng(3)))
+    assert len(reports) == 1_000
+    assert 850 < sum(report.dimensions["os"] == "linux" for report in reports) < 950
 
 
 def test_a_refused_batch_is_a_failure_with_its_reason() -> None:

@@ -115,5 +115,14 @@ def test_a_metric_that_left_the_registry_is_still_read(store, tmp_path):
 
 def test_a_wrong_query_is_refused(client):
     """A parameter that is not understood is an error and not ignored."""
-    answer = _get(client, "/v1/metrics/browser/estimates?from=soon")
-    assert (answer.status_code, answer.json["type"], answer.json["field"]) == (400, "query-invalid", "from")
+    for query, field in (
+        ("from=soon", "from"),
+        ("since=2126-11-29", "since"),
+        ("from=2126-11-30&to=2126-11-29", "from"),
+    ):
+        answer = _get(client, f"/v1/metrics/browser/estimates?{query}")
+        assert (answer.status_code, answer.json["type"], answer.json["field"]) == (
+            400,
+            "query-invalid",
+            field,
+        )

@@ -57,6 +57,8 @@ def test_a_field_is_named_where_it_is_known():
     """The key that is wrong stands in a member of its own."""
     known = problem_of(BatchError(BatchProblem.UNTIL_PAST, "until", "d")).response().get_json(force=True)
     assert known["field"] == "until"
+    too_large = problem_of(RequestEntityTooLarge()).response().get_json(force=True)
+    assert too_large["field"] == "body"
     assert "field" not in problem_of(NotFound()).response().get_json(force=True)
 
 

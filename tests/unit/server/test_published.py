@@ -47,6 +47,7 @@ def test_documents_come_in_the_order_of_windows_and_dimensions():
         ({"from": "2026-11-30"}, ["2026-11-30|"]),
         ({"to": "2026-11-28"}, ["2026-11-28|*", "2026-11-28|os=a"]),
         ({"from": "2026-12"}, []),
+        ({"from": "2026-11-30", "to": "2026-11"}, ["2026-11-30|"]),
         ({"to": "2026-11", "dimensions": "os=a"}, ["2026-11-28|os=a", "2026-11-29|os=a"]),
         ({"dimensions": "*"}, ["2026-11-28|*"]),
         ({"dimensions": ""}, ["2026-11-30|"]),
@@ -87,6 +88,12 @@ def test_once_lies_in_every_range():
         ({"to": "once"}, "to"),
         ({"to": "2026-11-29" * 1_000}, "to"),
         ({"dimensions": "linux"}, "dimensions"),
+        ({"dimension": "os=linux"}, "dimension"),
+        ({"from": "2026-11-29", "form": "2026-11-29"}, "form"),
+        ({"<script>": ""}, "query"),
+        ({"x" * 33: ""}, "query"),
+        ({"from": "2026-11-30", "to": "2026-11-29"}, "from"),
+        ({"from": "2026-12", "to": "2026-11-30"}, "from"),
     ],
 )
 def test_a_query_that_is_not_understood_names_its_parameter(query, field):
