@@ -296,8 +296,16 @@ class Sender:
         if batch is None:
             return False
         expired = batch.until < self._today()
-        outcome = Refused("expired") if expired else self._transport.send(batch.body)
-        return self._settle(batch, outcome)
+        return self._settle(batch, Refused("expired") if expired else self._try(batch))
+
+    def _try(self, batch: outbox.Batch) -> Outcome:
+        """Send once. A transport that raises, against its contract, is one more failure: the sender outlives it."""
+        try:
+            return self._transport.send(batch.body)
+        except Exception as error:
+            name = type(error).__name__
+            self._warner.warn("transport", "the transport failed (%s)", name)  # its text might hold anything
+            return Retry(f"transport:{name}", answered=False)
 
     def _settle(self, batch: outbox.Batch, outcome: Outcome) -> bool:
         """Book what came of one try; whether to go on with the next batch."""

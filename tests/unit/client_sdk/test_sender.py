@@ -474,3 +474,26 @@ def test_what_is_pending_is_what_leaves() -> None:
     assert gate.bodies == sealed.batches
     assert all(report.encode() in gate.bodies[0] for report in shown.reports)
     assert len(gate.reports) == len(shown.reports) == 2
+
+
+def test_a_transport_that_raises_is_one_more_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sender outlives it, tries the same bytes again after the back-off, and does not repeat the error's text."""
+    transport = MemoryTransport()
+    send = transport.send
+    calls: list[bytes] = []
+
+    def failing_once(body: bytes) -> Outcome:
+        calls.append(body)
+        if len(calls) == 1:
+            raise KeyError("SECRET-4711")
+        return send(body)
+
+    monkeypatch.setattr(transport, "send", failing_once)
+    with make_client(transport, state_dir=tmp_path, delay_s=0) as client:
+        client.record("dark_mode", True)
+        assert client.flush(60).sent == 1
+        assert client.stats()["retry:transport:KeyError"] == 1
+    assert calls[0] == calls[1]
+    assert "SECRET-4711" not in caplog.text
