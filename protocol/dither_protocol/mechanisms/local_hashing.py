@@ -5,18 +5,18 @@ Wang et al., USENIX Security 2017, section 4.4 (`olh`); Bassily and Smith, STOC 
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
 from dither_protocol.mechanisms import forms
-from dither_protocol.mechanisms.base import Form, Mechanism
-from dither_protocol.mechanisms.weights import SCALE, exp_floor, exp_plus_one, log_ratio, rounded
+from dither_protocol.mechanisms.base import Form
+from dither_protocol.mechanisms.shapes import TwoWeights
+from dither_protocol.mechanisms.weights import exp_plus_one, rounded
 
 
 @dataclass(frozen=True)
-class LocalHashing(Mechanism):
+class LocalHashing(TwoWeights):
     """A 32-bit seed that the device draws, and the randomised bucket of the value under the seed's hash.
 
     A value supports the report if its hash is the reported bucket. The hash family is that of
@@ -29,16 +29,6 @@ class LocalHashing(Mechanism):
     @abstractmethod
     def g(self) -> int:
         """Number of buckets."""
-
-    @cached_property
-    def truth_weight(self) -> int:
-        """Integer weight of the true bucket: floor(e^epsilon 2^32)."""
-        return exp_floor(self.epsilon)
-
-    @property
-    def lie_weight(self) -> int:
-        """Integer weight of each other bucket."""
-        return SCALE
 
     @property
     def total_weight(self) -> int:
@@ -60,9 +50,6 @@ class LocalHashing(Mechanism):
     @property
     def packed_size(self) -> int:
         return forms.PAIR.size
-
-    def realized_epsilon(self) -> Decimal:
-        return log_ratio(self.truth_weight, self.lie_weight)
 
     def pack(self, data: object) -> bytes:
         return forms.pack_pair(data, self.g)

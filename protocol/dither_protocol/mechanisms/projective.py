@@ -5,15 +5,12 @@ Feldman, Nelson, Nguyen, Talwar, ICML 2022 (arXiv:2203.00194), projective geomet
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Final
 
 from dither_protocol.errors import MechanismError
-from dither_protocol.mechanisms import forms
-from dither_protocol.mechanisms.base import Form, Mechanism
-from dither_protocol.mechanisms.weights import SCALE, exp_floor, log_ratio
+from dither_protocol.mechanisms.shapes import IndexReports, TwoWeights
 
 MAX_POINTS: Final = 1 << 20
 MAX_POINTS_PER_VALUE: Final = 16
@@ -37,7 +34,7 @@ def primes_from(start: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class ProjectiveGeometryResponse(Mechanism):
+class ProjectiveGeometryResponse(IndexReports, TwoWeights):
     """Points orthogonal to the true value's point weigh ``truth_weight`` each, the others ``lie_weight``.
 
     Value v is point v of PG(t-1, F_r), points written with first nonzero coordinate 1 and taken in lexicographic
@@ -48,22 +45,11 @@ class ProjectiveGeometryResponse(Mechanism):
     """
 
     name: ClassVar[str] = "projective"
-    form: ClassVar[Form] = Form.INDEX
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self._space is None:
             raise MechanismError("no projective space fits these parameters")
-
-    @cached_property
-    def truth_weight(self) -> int:
-        """Integer weight of each orthogonal point: floor(e^epsilon 2^32)."""
-        return exp_floor(self.epsilon)
-
-    @property
-    def lie_weight(self) -> int:
-        """Integer weight of each other point."""
-        return SCALE
 
     @cached_property
     def _space(self) -> tuple[int, int] | None:
@@ -130,23 +116,6 @@ class ProjectiveGeometryResponse(Mechanism):
     def q_exact(self) -> Fraction:
         return self._shares(self.r, self.t)[1]
 
-    @property
-    def report_bits(self) -> int:
-        return (self.counters - 1).bit_length()
-
     @cached_property
     def counters(self) -> int:
         return points(self.r, self.t)
-
-    @property
-    def packed_size(self) -> int:
-        return forms.INDEX.size
-
-    def realized_epsilon(self) -> Decimal:
-        return log_ratio(self.truth_weight, self.lie_weight)
-
-    def pack(self, data: object) -> bytes:
-        return forms.pack_index(data, self.counters)
-
-    def unpack(self, packed: bytes) -> int:
-        return forms.unpack_index(packed)

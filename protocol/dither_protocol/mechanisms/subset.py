@@ -4,33 +4,23 @@ Ye and Barg, IEEE Transactions on Information Theory 64(8), 2018; Wang et al., a
 """
 
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
 from dither_protocol.errors import MechanismError
 from dither_protocol.mechanisms import forms
-from dither_protocol.mechanisms.base import Form, Mechanism
-from dither_protocol.mechanisms.weights import SCALE, exp_floor, exp_plus_one, log_ratio
+from dither_protocol.mechanisms.base import Form
+from dither_protocol.mechanisms.shapes import TwoWeights
+from dither_protocol.mechanisms.weights import exp_plus_one
 
 
 @dataclass(frozen=True)
-class SubsetSelection(Mechanism):
+class SubsetSelection(TwoWeights):
     """A subset of w values: each one that holds the truth weighs ``truth_weight``, each other ``lie_weight``."""
 
     name: ClassVar[str] = "subset"
     form: ClassVar[Form] = Form.BITS
-
-    @cached_property
-    def truth_weight(self) -> int:
-        """Integer weight of each subset that holds the true value: floor(e^epsilon 2^32)."""
-        return exp_floor(self.epsilon)
-
-    @property
-    def lie_weight(self) -> int:
-        """Integer weight of each other subset."""
-        return SCALE
 
     @cached_property
     def w(self) -> int:
@@ -69,9 +59,6 @@ class SubsetSelection(Mechanism):
     @property
     def packed_size(self) -> int:
         return (self.d + 7) // 8
-
-    def realized_epsilon(self) -> Decimal:
-        return log_ratio(self.truth_weight, self.lie_weight)
 
     def pack(self, data: object) -> bytes:
         packed = forms.pack_bits(data, self.d)
