@@ -1,4 +1,4 @@
-"""Forks, threads, signals, finalizers and log handlers around `record()`: everything once, nothing shared, no hang."""
+"""Forks and processes around `record()`: everything once, nothing shared, no hang."""
 
 import json
 import sys
@@ -6,24 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from support.sdk_checks import ON_DISK, all_once, state_folder
 from support.sdk_programs import Program, charged, deliver_rest, left, run
-from support.sdk_server import CountingServer, counting_server
-
-ON_DISK = pytest.mark.parametrize("on_disk", [True, False], ids=["disk", "memory"])
-
-
-def _state(tmp_path: Path, on_disk: bool = True) -> Path | None:
-    return tmp_path / "state" if on_disk else None
-
-
-def _all_once(server: CountingServer, numbers: set[int]) -> None:
-    """Exactly these questions were counted, each once, and no two reports are the same noise."""
-    counted = server.snapshot()
-    assert {number: times for number, times in counted.items() if times != 1} == {}
-    assert set(counted) == numbers
-    assert len(set(server.data)) == len(server.data)
-    assert not server.changed
-
+from support.sdk_server import counting_server
 
 HAMMER = """
 client = make_client(delay_s=0.05, exit_timeout_s=30)
@@ -59,7 +44,7 @@ print([os.waitpid(pid, 0)[1] for pid in children])
 @ON_DISK
 def test_eight_children_and_four_threads_arrive_once(tmp_path: Path, on_disk: bool) -> None:
     """8 forked children and 4 threads hammer `record()`: each report arrives once, and shares its noise with none."""
-    state = _state(tmp_path, on_disk)
+    state = state_folder(tmp_path, on_disk)
     with counting_server() as server:
         finished = run(HAMMER, server.url, state)
         assert (finished.status, finished.trouble) == (0, "")
@@ -67,7 +52,7 @@ def test_eight_children_and_four_threads_arrive_once(tmp_path: Path, on_disk: bo
         if state is not None:
             deliver_rest(server.url, state)
         expected = set(range(160)) | {1_000 + 100 * child + n for child in range(8) for n in range(80)}
-        _all_once(server, expected)
+        all_once(server, expected)
 
 
 @ON_DISK
@@ -87,13 +72,13 @@ def test_the_parents_reports_are_the_parents(tmp_path: Path, on_disk: bool) -> N
     print(client.flush(20).sent)
     """
     with counting_server() as server:
-        program = Program(code, server.url, _state(tmp_path, on_disk))
+        program = Program(code, server.url, state_folder(tmp_path, on_disk))
         assert program.hear() == "0"
         assert server.snapshot() == {1_000: 1}
         program.say()
         finished = program.finish()
         assert (finished.status, finished.out, finished.trouble) == (0, ["10"], "")
-        _all_once(server, {*range(10), 1_000})
+        all_once(server, {*range(10), 1_000})
 
 
 @pytest.mark.parametrize(("on_disk", "forks"), [(True, 800), (False, 200)], ids=["disk", "memory"])
@@ -127,7 +112,7 @@ def test_a_thousand_forks_never_block(tmp_path: Path, on_disk: bool, forks: int)
     import json
     print(json.dumps([statuses, queued]))
     """
-    state = _state(tmp_path, on_disk)
+    state = state_folder(tmp_path, on_disk)
     with counting_server() as server:
         finished = run(code, server.url, state, environ={"FORKS": str(forks)}, hang_limit_s=120)
         assert (finished.status, finished.trouble) == (0, "")
@@ -140,7 +125,7 @@ def test_a_thousand_forks_never_block(tmp_path: Path, on_disk: bool, forks: int)
             expected |= {child for child, status in enumerate(statuses) if status == 0}
             assert charged(state, tmp_path / "copy") == expected
             assert statuses.count(1) < forks // 10
-        _all_once(server, expected)
+        all_once(server, expected)
 
 
 AROUND_FORK = {
@@ -186,9 +171,9 @@ ask(client, 1)
 print([os.waitpid(pid, 0)[1] for pid in children], client.flush(20).pending)
 """
     with counting_server(delay_s=1.0 if "sending" in what else 0.0) as server:
-        finished = run(code, server.url, _state(tmp_path, on_disk))
+        finished = run(code, server.url, state_folder(tmp_path, on_disk))
         assert (finished.status, finished.out, finished.trouble) == (0, ["[0] 0"], "")
-        _all_once(server, {0, 1, 1_000})
+        all_once(server, {0, 1, 1_000})
 
 
 @ON_DISK
@@ -230,7 +215,7 @@ def test_forks_in_a_signal_handler_that_interrupts_record(tmp_path: Path, on_dis
     import json
     print(json.dumps([statuses, queued]))
     """
-    state = _state(tmp_path, on_disk)
+    state = state_folder(tmp_path, on_disk)
     with counting_server() as server:
         finished = run(code, server.url, state)
         assert (finished.status, finished.trouble) == (0, "")
@@ -242,7 +227,7 @@ def test_forks_in_a_signal_handler_that_interrupts_record(tmp_path: Path, on_dis
             deliver_rest(server.url, state)
             expected |= {number for number, status in statuses if status == 0}
             assert charged(state, tmp_path / "copy") == expected
-        _all_once(server, expected)
+        all_once(server, expected)
 
 
 def test_a_child_that_outlives_its_parent_keeps_its_ledger(tmp_path: Path) -> None:
@@ -277,7 +262,7 @@ def test_a_child_that_outlives_its_parent_keeps_its_ledger(tmp_path: Path) -> No
         assert program.finish().trouble == ""
         assert charged(state, tmp_path / "copy") == set(range(9))
         deliver_rest(server.url, state)
-        _all_once(server, set(range(9)))
+        all_once(server, set(range(9)))
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -323,7 +308,7 @@ if __name__ == "__main__":
             )  # fmt: skip
         assert (finished.status, finished.trouble) == (0, "")
         deliver_rest(server.url, state)
-        _all_once(server, {*range(10), *range(1_000, 1_080)})
+        all_once(server, {*range(10), *range(1_000, 1_080)})
 
 
 def test_four_processes_share_one_state_directory(tmp_path: Path) -> None:
@@ -351,130 +336,7 @@ def test_four_processes_share_one_state_directory(tmp_path: Path) -> None:
         assert len(queued) >= 180
         deliver_rest(server.url, state)
         assert charged(state, tmp_path / "copy") == queued
-        _all_once(server, queued)
-
-
-@ON_DISK
-def test_a_signal_handler_that_records(tmp_path: Path, on_disk: bool) -> None:
-    """A handler that interrupts `record()`, `flush()` or the start of the sender gets an answer: no hang, no error."""
-    code = """
-    client = make_client(exit_timeout_s=30)
-    inside, outside = [], []
-    numbers = iter(range(1_000, 3_000))
-
-    def handler(*_):
-        number = next(numbers, None)
-        if number is not None:
-            inside.append((number, ask(client, number)))
-
-    signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0005)
-    for number in range(1_000):
-        outside.append((number, ask(client, number)))
-    client.flush(0.3)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    senders = [t for t in threading.enumerate() if t.name == "dither-sender"]
-    assert len(senders) == 1, (senders, client.stats())
-    kinds = {result.reason for _, result in inside + outside}
-    assert kinds <= {"", "reentrant", "busy"}, kinds
-    print(len(inside), "reentrant" in kinds, client.flush(20).pending)
-    print([number for number, result in inside + outside if result.status == "queued"])
-    """
-    with counting_server() as server:
-        finished = run(code, server.url, _state(tmp_path, on_disk))
-        assert (finished.status, finished.trouble) == (0, "")
-        interrupted, reentrant, pending = finished.out[0].split()
-        assert (reentrant, pending) == ("True", "0")
-        assert int(interrupted) > 20
-        _all_once(server, set(json.loads(finished.out[1])))
-
-
-def test_the_first_record_in_a_handler_that_interrupts_the_start_of_the_sender() -> None:
-    """There is one sender, even where a handler records while the thread is being started."""
-    code = """
-    client = make_client(exit_timeout_s=30)
-    start = threading.Thread.start
-
-    def start_and_interrupt(thread):
-        threading.Thread.start = start
-        ask(client, 1)
-        start(thread)
-
-    threading.Thread.start = start_and_interrupt
-    ask(client, 0)
-    print(len([t for t in threading.enumerate() if t.name == "dither-sender"]), client.flush(20).pending)
-    """
-    with counting_server(delay_s=0.2) as server:
-        finished = run(code, server.url)
-        assert (finished.status, finished.out, finished.trouble) == (0, ["1 0"], "")
-        _all_once(server, {0, 1})
-
-
-@ON_DISK
-def test_finalizers_and_log_handlers_that_record(tmp_path: Path, on_disk: bool) -> None:
-    """Finalizers, and every log line of SDK, requests and urllib3, come back into `record()` from any thread."""
-    code = """
-    import gc, logging
-    client = make_client(exit_timeout_s=30, delay_s=0.01)
-    lock = threading.Lock()
-    numbers = iter(range(1_000, 3_000))
-    seen = []
-
-    def answer():
-        if lock.acquire(blocking=False):
-            try:
-                number = next(numbers, None)
-            finally:
-                lock.release()
-            if number is not None:
-                seen.append((number, ask(client, number)))
-
-    class Dying:
-        def __init__(self):
-            self.myself = self
-        def __del__(self):
-            answer()
-
-    class Handler(logging.Handler):
-        def emit(self, entry):
-            answer()
-
-    logging.basicConfig(level=logging.DEBUG, handlers=[Handler()])
-    gc.set_threshold(20, 2, 2)
-    for number in range(300):
-        Dying()
-        seen.append((number, ask(client, number)))
-    gc.set_threshold(700, 10, 10)
-    gc.collect()
-    kinds = {result.reason for _, result in seen}
-    assert kinds <= {"", "reentrant", "busy"}, kinds
-    logging.getLogger().handlers.clear()
-    logging.disable()
-    print(client.flush(20).pending)
-    print([number for number, result in seen if result.status == "queued"])
-    """
-    with counting_server() as server:
-        finished = run(code, server.url, _state(tmp_path, on_disk))
-        assert (finished.status, finished.trouble) == (0, "")
-        assert finished.out[0] == "0"
-        queued = set(json.loads(finished.out[1]))
-        assert len(queued) > 300
-        _all_once(server, queued)
-
-
-def test_a_client_that_the_app_drops_is_collected() -> None:
-    """The hooks of fork and exit hold clients weakly: one that never recorded goes when the app lets it go."""
-    code = """
-    import gc, weakref
-    client = make_client()
-    seen = weakref.ref(client)
-    del client
-    gc.collect()
-    print(seen() is None)
-    """
-    with counting_server() as server:
-        finished = run(code, server.url)
-        assert (finished.status, finished.out, finished.trouble) == (0, ["True"], "")
+        all_once(server, queued)
 
 
 def test_a_program_that_forks_without_using_the_child_costs_the_parent_nothing(tmp_path: Path) -> None:
@@ -495,7 +357,7 @@ def test_a_program_that_forks_without_using_the_child_costs_the_parent_nothing(t
         assert (finished.status, finished.trouble) == (0, "")
         assert left(state) == 2
         deliver_rest(server.url, state)
-        _all_once(server, {0, 1})
+        all_once(server, {0, 1})
 
 
 def test_programs_see_their_own_interpreter() -> None:
