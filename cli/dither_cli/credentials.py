@@ -4,10 +4,8 @@ The server is given their SHA-256 only (``keys.json``). The plain ones lie in on
 source (``env``). Both files have mode 0600 in a directory of mode 0700.
 """
 
-import hashlib
 import json
 import re
-import secrets
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +13,9 @@ from typing import Any, Final
 
 from dither_cli.errors import StateDirError
 from dither_cli.files import write_private
+from dither_server.auth import key_hash, new_key
 
-_ROLES: Final = {"ingest": ("DITHER_INGEST_KEY", "dik_"), "operator": ("DITHER_OPERATOR_TOKEN", "dot_")}
+_ROLES: Final = {"ingest": ("DITHER_INGEST_KEY", "dik"), "operator": ("DITHER_OPERATOR_TOKEN", "dot")}
 _EXPORT: Final = re.compile(r"export ([A-Z_]+)=(.*)")
 
 
@@ -46,19 +45,16 @@ def ensure_credentials(keys_file: Path, env_file: Path, endpoint: str) -> Creden
     plain = {}
     for role, (variable, prefix) in _ROLES.items():
         secret = exported.get(variable, "")
-        if not any(entry["role"] == role and entry["sha256"] == _sha256(secret) for entry in entries):
-            secret = prefix + secrets.token_urlsafe(24)
+        if not any(entry["role"] == role and entry["sha256"] == key_hash(secret) for entry in entries):
+            made = new_key(prefix)
+            secret = made.text
             entries = [e for e in entries if (e["role"], e["name"]) != (role, "default")]
-            entries.append({"name": "default", "role": role, "sha256": _sha256(secret)})
+            entries.append({"name": "default", "role": role, "sha256": made.sha256})
         plain[role] = secret
     write_private(keys_file, json.dumps({"keys": entries}, indent=1) + "\n")
     lines = {"DITHER_ENDPOINT": endpoint} | {_ROLES[role][0]: secret for role, secret in plain.items()}
     write_private(env_file, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in lines.items()))
     return Credentials(plain["ingest"], plain["operator"])
-
-
-def _sha256(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8")).hexdigest()
 
 
 def _read_entries(keys_file: Path) -> list[dict[str, Any]]:

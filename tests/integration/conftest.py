@@ -3,7 +3,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.store import ENGINES, Engine, engine_binary
+from dither_protocol.registry import Registry
+from support.registries import small_registry
+from support.store import ENGINES, Engine, engine_binary, running_store
+from support.store import Store as Valkey
+from support.worker_store import announce
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -18,3 +22,18 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     before, Engine.name = Engine.name, name
     yield name
     Engine.name = before
+
+
+@pytest.fixture(scope="module")
+def valkey(engine: str) -> Iterator[Valkey]:
+    """One server for the module; each test empties it, it is nobody else's."""
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture
+def registry(valkey: Valkey) -> Registry:
+    """An empty store in which a server has announced the small registry."""
+    registry = small_registry()
+    announce(valkey, registry)
+    return registry

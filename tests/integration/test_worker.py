@@ -1,8 +1,6 @@
-"""The worker against a real Valkey: counted exactly once, published, and never stuck."""
+"""The worker against a real store: counted exactly once, published, and never stuck."""
 
-import json
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,91 +11,48 @@ from dither_estimator.tally import tally
 from dither_estimator.worker import EXIT_CONFIG, Worker, main, run
 from dither_protocol import storage
 from dither_protocol.errors import StorageError
-from dither_protocol.registry import Registry, encode_definition, registry_from_document
-from dither_protocol.storage import Cell, PartitionKeys, decode_cell, encode_entry, partition_tags
-from support.registries import COLORS, small_registry
+from dither_protocol.registry import Registry, encode_definition
+from dither_protocol.storage import Cell, encode_entry
+from support.registries import small_registry
 from support.store import Store as Valkey
 from support.store import running_store
+from support.worker_store import (
+    DARK,
+    DAY,
+    PARTITIONS,
+    append_entry,
+    dark_entry,
+    new_worker,
+    partition_keys,
+    published_estimates,
+    read_cell,
+)
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-PARTITIONS = 4
-DAY = "2026-11-29"
-DARK = Cell("dark_mode", 1, DAY, ()).name
-
-
-@pytest.fixture(scope="module")
-def valkey(engine: str) -> Iterator[Valkey]:
-    """One server for the module; each test empties it, it is nobody else's."""
-    with running_store() as store:
-        yield store
-
-
-@pytest.fixture
-def registry(valkey: Valkey) -> Registry:
-    """An empty store in which a server has announced the small registry."""
-    registry = small_registry()
-    client = valkey.client()
-    client.flushall()
-    client.hset(storage.META_KEY, mapping={"partitions": PARTITIONS, "layout": storage.LAYOUT})
-    for metric in registry:
-        client.set(storage.metric_key(metric.name, metric.version), encode_definition(registry, metric.name))
-    return registry
-
-
-def _keys(partition: int) -> PartitionKeys:
-    return PartitionKeys(partition_tags(PARTITIONS)[partition])
-
-
-def _append(valkey: Valkey, partition: int, payload: bytes) -> None:
-    client = valkey.client()
-    client.xadd(_keys(partition).stream, {storage.ENTRY_FIELD: payload})
-    client.incrby(_keys(partition).backlog, len(payload))
-
-
-def _dark(*indexes: int) -> bytes:
-    return encode_entry([(DARK, [index.to_bytes(4, "little") for index in indexes])])
-
-
-def _cell(valkey: Valkey, partition: int, name: str = DARK) -> tuple[int, list[int]] | None:
-    packed = valkey.client().get(_keys(partition).cell(name))
-    if packed is None:
-        return None
-    n, counters = decode_cell(packed)
-    return n, list(counters)
-
-
-def _published(valkey: Valkey, metric: str, version: int) -> dict[str, Any]:
-    found = valkey.client(decode=True).hgetall(storage.estimate_key(metric, version))
-    return {field: json.loads(text) for field, text in found.items() if not field.startswith("n|")}
-
-
-def _worker(valkey: Valkey) -> Worker:
-    return Worker(Store(valkey.url))
 
 
 def test_entries_are_counted_trimmed_and_published(valkey: Valkey, registry: Registry) -> None:
     """Counters, outcome, backlog, stream and estimate all tell the same story."""
-    _append(valkey, 0, _dark(1, 1, 0))
-    _append(valkey, 0, _dark(1))
-    _append(valkey, 2, _dark(0, 0))
-    _worker(valkey).tick()
-    assert _cell(valkey, 0) == (4, [1, 3])
-    assert _cell(valkey, 2) == (2, [2, 0])
+    append_entry(valkey, 0, dark_entry(1, 1, 0))
+    append_entry(valkey, 0, dark_entry(1))
+    append_entry(valkey, 2, dark_entry(0, 0))
+    new_worker(valkey).tick()
+    assert read_cell(valkey, 0) == (4, [1, 3])
+    assert read_cell(valkey, 2) == (2, [2, 0])
     client = valkey.client(decode=True)
     for partition, counted in ((0, "4"), (2, "2")):
-        assert client.hgetall(_keys(partition).outcome("dark_mode", DAY)) == {"counted": counted}
-        assert client.xlen(_keys(partition).stream) == 0
-        assert client.get(_keys(partition).backlog) == "0"
-        assert client.hgetall(_keys(partition).dirty) == {}
-    (document,) = _published(valkey, "dark_mode", 1).values()
+        assert client.hgetall(partition_keys(partition).outcome("dark_mode", DAY)) == {"counted": counted}
+        assert client.xlen(partition_keys(partition).stream) == 0
+        assert client.get(partition_keys(partition).backlog) == "0"
+        assert client.hgetall(partition_keys(partition).dirty) == {}
+    (document,) = published_estimates(valkey, "dark_mode", 1).values()
     assert (document["n"], document["dimensions"], document["window"]["label"]) == (6, None, DAY)
 
 
 def test_a_second_tick_changes_nothing(valkey: Valkey, registry: Registry) -> None:
     """What was counted is not counted again."""
-    _append(valkey, 1, _dark(1, 0))
-    worker = _worker(valkey)
+    append_entry(valkey, 1, dark_entry(1, 0))
+    worker = new_worker(valkey)
     worker.tick()
     before = valkey.dump()
     assert worker.tick() is False
@@ -108,12 +63,12 @@ def test_counts_add_up_over_runs_and_dimensions(valkey: Valkey, registry: Regist
     """The estimate over all dimensions has the sum of the cells; each cell has its own estimate beside it."""
     linux = Cell("color", 2, "2026-W48", (("os", "linux"),)).name
     macos = Cell("color", 2, "2026-W48", (("os", "macos"),)).name
-    worker = _worker(valkey)
-    _append(valkey, 0, encode_entry([(linux, [b"\x01", b"\x02"]), (macos, [b"\x1f"])]))
+    worker = new_worker(valkey)
+    append_entry(valkey, 0, encode_entry([(linux, [b"\x01", b"\x02"]), (macos, [b"\x1f"])]))
     worker.tick()
-    _append(valkey, 3, encode_entry([(linux, [b"\x03"])]))
+    append_entry(valkey, 3, encode_entry([(linux, [b"\x03"])]))
     worker.tick()
-    published = _published(valkey, "color", 2)
+    published = published_estimates(valkey, "color", 2)
     assert {field: document["n"] for field, document in published.items()} == {
         "2026-W48|os=linux": 3,
         "2026-W48|os=macos": 1,
@@ -125,12 +80,12 @@ def test_a_worker_that_started_from_an_old_checkpoint_writes_nothing(
     valkey: Valkey, registry: Registry
 ) -> None:
     """Compare-and-set: two workers on one partition cannot count twice (design section 8)."""
-    _append(valkey, 0, _dark(1, 1))
+    append_entry(valkey, 0, dark_entry(1, 1))
     store = Store(valkey.url)
     store.open()
     slow_checkpoint = store.checkpoint(0)
     entries = store.entries(0, slow_checkpoint, 10)
-    _worker(valkey).tick()
+    new_worker(valkey).tick()
     before = valkey.dump()
     stale = Commit(
         started_from=slow_checkpoint,
@@ -146,39 +101,39 @@ def test_a_worker_that_started_from_an_old_checkpoint_writes_nothing(
 def test_two_workers_at_once_count_everything_exactly_once(valkey: Valkey, registry: Registry) -> None:
     """Four workers race over the same partitions while entries arrive."""
     stop = threading.Event()
-    workers = [threading.Thread(target=run, args=(_worker(valkey), stop)) for _ in range(4)]
+    workers = [threading.Thread(target=run, args=(new_worker(valkey), stop)) for _ in range(4)]
     for worker in workers:
         worker.start()
     for number in range(400):
-        _append(valkey, number % PARTITIONS, _dark(number % 2))
+        append_entry(valkey, number % PARTITIONS, dark_entry(number % 2))
     stop.set()
     for worker in workers:
         worker.join(60)
-    _worker(valkey).tick()
-    cells = [_cell(valkey, partition) for partition in range(PARTITIONS)]
+    new_worker(valkey).tick()
+    cells = [read_cell(valkey, partition) for partition in range(PARTITIONS)]
     assert sum(cell[0] for cell in cells if cell) == 400
-    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 400
+    assert published_estimates(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 400
 
 
 def test_an_unreadable_entry_is_kept_aside_and_the_stream_moves_on(
     valkey: Valkey, registry: Registry
 ) -> None:
     """The worker is never stuck, and nothing is thrown away."""
-    _append(valkey, 0, b"\xffpoison")
-    _append(valkey, 0, _dark(1))
-    _worker(valkey).tick()
+    append_entry(valkey, 0, b"\xffpoison")
+    append_entry(valkey, 0, dark_entry(1))
+    new_worker(valkey).tick()
     client = valkey.client()
-    ((_, dead),) = client.xrange(_keys(0).dead)
+    ((_, dead),) = client.xrange(partition_keys(0).dead)
     assert dead[b"b"] == b"\xffpoison"
     assert b"version" in dead[b"reason"]
-    assert _cell(valkey, 0) == (1, [0, 1])
-    assert client.xlen(_keys(0).stream) == 0
-    assert client.hgetall(_keys(0).outcome("_unknown", "_unknown")) == {b"dead": b"1"}
+    assert read_cell(valkey, 0) == (1, [0, 1])
+    assert client.xlen(partition_keys(0).stream) == 0
+    assert client.hgetall(partition_keys(0).outcome("_unknown", "_unknown")) == {b"dead": b"1"}
 
 
 def test_a_kill_between_apply_and_publish_is_made_up_for(valkey: Valkey, registry: Registry) -> None:
     """A cell stays marked as unpublished until it is; the next worker publishes it without a new report."""
-    _append(valkey, 1, _dark(1, 0, 1))
+    append_entry(valkey, 1, dark_entry(1, 0, 1))
 
     class DyingStore(Store):
         def dirty(self, partition: int) -> dict[str, bytes]:
@@ -186,101 +141,10 @@ def test_a_kill_between_apply_and_publish_is_made_up_for(valkey: Valkey, registr
 
     with pytest.raises(KeyboardInterrupt):
         Worker(DyingStore(valkey.url)).tick()
-    assert _cell(valkey, 1) == (3, [1, 2])
-    assert _published(valkey, "dark_mode", 1) == {}
-    _worker(valkey).tick()
-    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 3
-
-
-def _announce_shades(valkey: Valkey, *mechanisms: str) -> None:
-    """Versions 1, 2, ... of a metric with the same labels, by these mechanisms; each wants three reports."""
-    client = valkey.client()
-    for version, mechanism in enumerate(mechanisms, start=1):
-        table = {
-            "version": version,
-            "type": "categorical",
-            "description": "Shade",
-            "categories": COLORS,
-            "epsilon": float(version),
-            "mechanism": mechanism,
-            "min_reports": 3,
-        }
-        document = {"schema": 1, "project": "test-app", "metrics": {"shade": table}}
-        definition = encode_definition(registry_from_document(document), "shade")
-        client.set(storage.metric_key("shade", version), definition)
-        client.sadd(storage.versions_key("shade"), version)
-
-
-def _shades(version: int, n: int) -> bytes:
-    """An entry of n reports: by oue in version 1, by grr in version 2."""
-    report = b"\x05" if version == 1 else b"\x02\0\0\0"
-    return encode_entry([(Cell("shade", version, DAY, ()).name, [report] * n)])
-
-
-def _combined(valkey: Valkey) -> dict[str, Any]:
-    found = valkey.client(decode=True).hgetall(storage.combined_key("shade"))
-    return {field: json.loads(text) for field, text in found.items() if not field.startswith("n|")}
-
-
-@pytest.mark.parametrize("survives", range(4))
-def test_a_kill_between_two_publishes_is_made_up_for(
-    valkey: Valkey, registry: Registry, survives: int
-) -> None:
-    """Own estimate, combined one, and the same of the other version: wherever the kill falls, all four follow."""
-    _announce_shades(valkey, "oue", "grr")
-    _append(valkey, 0, _shades(1, 3))
-    _append(valkey, 1, _shades(2, 4))
-
-    class DyingStore(Store):
-        left = survives
-
-        def _publish_at(self, *arguments: Any) -> bool:
-            if not self.left:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return super()._publish_at(*arguments)
-
-    with pytest.raises(KeyboardInterrupt):
-        Worker(DyingStore(valkey.url)).tick()
-    done = (_published(valkey, "shade", 1), _combined(valkey), _published(valkey, "shade", 2))
-    assert [len(found) for found in done] == [int(survives >= least) for least in (1, 2, 3)]
-    _worker(valkey).tick()
-    own = [_published(valkey, "shade", version)[f"{DAY}|*"]["n"] for version in (1, 2)]
-    assert (own, _combined(valkey)[f"{DAY}|*"]["n"]) == ([3, 4], 7)
-    assert [valkey.client().hgetall(_keys(partition).dirty) for partition in (0, 1)] == [{}, {}]
-
-
-@pytest.mark.parametrize(
-    ("reports", "combined"),
-    [((3, 0), None), ((0, 9), None), ((3, 2), None), ((2, 9), None), ((3, 3), 6), ((8, 3), 11)],
-)
-def test_versions_are_combined_where_each_has_enough_reports(
-    valkey: Valkey, registry: Registry, reports: tuple[int, int], combined: int | None
-) -> None:
-    """A combined estimate takes two versions with min_reports each, over all partitions; its n is their sum."""
-    _announce_shades(valkey, "oue", "grr")
-    for version, n in enumerate(reports, start=1):
-        for number in range(n):
-            _append(valkey, number % PARTITIONS, _shades(version, 1))
-    _worker(valkey).tick()
-    documents = _combined(valkey)
-    assert [document["n"] for document in documents.values()] == ([combined] if combined else [])
-    if combined:
-        (document,) = documents.values()
-        assert [(part["version"], part["n"]) for part in document["parts"]] == [
-            (1, reports[0]),
-            (2, reports[1]),
-        ]
-
-
-def test_a_combined_estimate_follows_its_versions(valkey: Valkey, registry: Registry) -> None:
-    """It appears when the second version has enough reports, and grows with reports of either."""
-    _announce_shades(valkey, "oue", "grr")
-    worker = _worker(valkey)
-    for version, n, combined in ((1, 5, []), (2, 2, []), (2, 1, [8]), (1, 4, [12]), (2, 1, [13])):
-        _append(valkey, version, _shades(version, n))
-        worker.tick()
-        assert [document["n"] for document in _combined(valkey).values()] == combined
+    assert read_cell(valkey, 1) == (3, [1, 2])
+    assert published_estimates(valkey, "dark_mode", 1) == {}
+    new_worker(valkey).tick()
+    assert published_estimates(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 3
 
 
 def test_an_older_estimate_never_replaces_a_newer_one(valkey: Valkey, registry: Registry) -> None:
@@ -297,7 +161,7 @@ def test_a_cell_that_changed_again_stays_unpublished(valkey: Valkey, registry: R
     """Cleaning compares the mark that was published."""
     store = Store(valkey.url)
     store.open()
-    valkey.client().hset(_keys(0).dirty, mapping={"a": "5-0", "b": "6-0"})
+    valkey.client().hset(partition_keys(0).dirty, mapping={"a": "5-0", "b": "6-0"})
     store.clean(0, [("a", b"5-0"), ("b", b"5-9")])
     assert store.dirty(0) == {"b": b"6-0"}
 
@@ -305,7 +169,7 @@ def test_a_cell_that_changed_again_stays_unpublished(valkey: Valkey, registry: R
 def test_a_store_that_no_server_has_created_is_waited_for(valkey: Valkey) -> None:
     """Nothing to do, no error."""
     valkey.client().flushall()
-    assert _worker(valkey).tick() is False
+    assert new_worker(valkey).tick() is False
 
 
 def test_another_layout_is_refused(valkey: Valkey) -> None:
@@ -314,28 +178,28 @@ def test_another_layout_is_refused(valkey: Valkey) -> None:
     client.flushall()
     client.hset(storage.META_KEY, mapping={"partitions": 2, "layout": 99})
     with pytest.raises(StorageError, match="layout"):
-        _worker(valkey).tick()
+        new_worker(valkey).tick()
 
 
 def test_a_cell_of_another_size_stops_the_worker(valkey: Valkey, registry: Registry) -> None:
     """Corruption is an error, not a sum."""
-    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(1, [1, 0, 0]))
-    _append(valkey, 0, _dark(1))
+    valkey.client().set(partition_keys(0).cell(DARK), storage.encode_cell(1, [1, 0, 0]))
+    append_entry(valkey, 0, dark_entry(1))
     with pytest.raises(StorageError, match="counters"):
-        _worker(valkey).tick()
+        new_worker(valkey).tick()
 
 
 def test_counts_stay_exact_beyond_two_to_the_53(valkey: Valkey, registry: Registry) -> None:
     """Counters are 64-bit integers all the way; the next one over int64 is an error, never a wrap."""
     large = 2**53 + 1
-    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(large, [0, large]))
-    _append(valkey, 0, _dark(1, 1))
-    _worker(valkey).tick()
-    assert _cell(valkey, 0) == (large + 2, [0, large + 2])
-    valkey.client().set(_keys(0).cell(DARK), storage.encode_cell(2**63 - 1, [0, 2**63 - 1]))
-    _append(valkey, 0, _dark(1))
+    valkey.client().set(partition_keys(0).cell(DARK), storage.encode_cell(large, [0, large]))
+    append_entry(valkey, 0, dark_entry(1, 1))
+    new_worker(valkey).tick()
+    assert read_cell(valkey, 0) == (large + 2, [0, large + 2])
+    valkey.client().set(partition_keys(0).cell(DARK), storage.encode_cell(2**63 - 1, [0, 2**63 - 1]))
+    append_entry(valkey, 0, dark_entry(1))
     with pytest.raises(StorageError, match="int64"):
-        _worker(valkey).tick()
+        new_worker(valkey).tick()
 
 
 def test_a_metric_that_was_never_announced_has_no_definition(valkey: Valkey, registry: Registry) -> None:
@@ -355,14 +219,14 @@ def test_a_store_that_dies_is_waited_for_and_nothing_is_lost() -> None:
             client.set(
                 storage.metric_key(metric.name, metric.version), encode_definition(registry, metric.name)
             )
-        _append(valkey, 0, _dark(1))
+        append_entry(valkey, 0, dark_entry(1))
         valkey.kill()
-        worker = _worker(valkey)
+        worker = new_worker(valkey)
         with pytest.raises(StoreUnavailableError):
             worker.tick()
         valkey.start()
         worker.tick()
-        assert _cell(valkey, 0) == (1, [0, 1])
+        assert read_cell(valkey, 0) == (1, [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -383,26 +247,13 @@ def test_the_id_after_an_entry_is_the_next_one() -> None:
     assert after(b"17-4") == b"17-5"
 
 
-def test_a_version_that_cannot_be_read_is_left_out_and_stops_nothing(
-    valkey: Valkey, registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A damaged definition of another version costs the combination, never the count."""
-    client = valkey.client()
-    client.sadd(storage.versions_key("dark_mode"), 1, 7)
-    client.set(storage.metric_key("dark_mode", 7), b"{damaged")
-    _append(valkey, 0, _dark(1))
-    _worker(valkey).tick()
-    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 1
-    assert "version 7 of metric 'dark_mode' is not combined" in caplog.text
-
-
 def test_an_entry_that_kills_workers_is_found_and_set_aside(
     valkey: Valkey, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every worker that decodes it ends at once; in the end it is dead, and its neighbours are counted once each."""
     for number in range(9):
-        _append(valkey, 0, _dark(1) if number != 5 else _dark(0, 0, 0))
-    poison = valkey.client().xrange(_keys(0).stream)[5][0]
+        append_entry(valkey, 0, dark_entry(1) if number != 5 else dark_entry(0, 0, 0))
+    poison = valkey.client().xrange(partition_keys(0).stream)[5][0]
 
     def deadly(decoded: Any) -> Any:
         if any(each.entry[0] == poison for each in decoded):
@@ -411,19 +262,19 @@ def test_an_entry_that_kills_workers_is_found_and_set_aside(
 
     monkeypatch.setattr("dither_estimator.worker.tally", deadly)
     starts = 0
-    while valkey.client().xlen(_keys(0).stream):
+    while valkey.client().xlen(partition_keys(0).stream):
         starts += 1
         assert starts < 60
         with suppress(SystemExit):
-            _worker(valkey).tick()
-    assert _cell(valkey, 0) == (8, [0, 8])
-    ((_, dead),) = valkey.client().xrange(_keys(0).dead)
-    assert (dead[b"id"], dead[b"b"]) == (poison, _dark(0, 0, 0))
-    assert valkey.client().get(_keys(0).backlog) == b"0"
-    outcome = valkey.client().hgetall(_keys(0).outcome("dark_mode", DAY))
+            new_worker(valkey).tick()
+    assert read_cell(valkey, 0) == (8, [0, 8])
+    ((_, dead),) = valkey.client().xrange(partition_keys(0).dead)
+    assert (dead[b"id"], dead[b"b"]) == (poison, dark_entry(0, 0, 0))
+    assert valkey.client().get(partition_keys(0).backlog) == b"0"
+    outcome = valkey.client().hgetall(partition_keys(0).outcome("dark_mode", DAY))
     assert outcome == {b"counted": b"8", b"dead": b"3"}
-    _worker(valkey).tick()
-    assert _published(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 8
+    new_worker(valkey).tick()
+    assert published_estimates(valkey, "dark_mode", 1)[f"{DAY}|*"]["n"] == 8
 
 
 def test_a_store_that_goes_away_at_every_commit_poisons_nothing(valkey: Valkey, registry: Registry) -> None:
@@ -438,11 +289,11 @@ def test_a_store_that_goes_away_at_every_commit_poisons_nothing(valkey: Valkey, 
                 raise StoreUnavailableError("away")
             return super().apply(partition, commit)
 
-    _append(valkey, 0, _dark(1))
+    append_entry(valkey, 0, dark_entry(1))
     worker = Worker(FlakyStore(valkey.url))
     for _ in range(12):
         with pytest.raises(StoreUnavailableError):
             worker.tick()
     worker.tick()
-    assert _cell(valkey, 0) == (1, [0, 1])
-    assert valkey.client().xlen(_keys(0).dead) == 0
+    assert read_cell(valkey, 0) == (1, [0, 1])
+    assert valkey.client().xlen(partition_keys(0).dead) == 0

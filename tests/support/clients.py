@@ -57,3 +57,9 @@ class GateTransport(MemoryTransport):
         if not self.gate.wait(HANG_LIMIT_S):
             return Delivered(0, duplicate=False, rejected=0)
         return super().send(body)
+
+
+def record_two_colors(client: Client) -> None:
+    """Two reports of one metric, of different dimensions: they share a batch."""
+    for os in ("linux", "macos"):
+        client.record("color", "red", {"os": os})

@@ -16,6 +16,7 @@ from dither_cli.main import cli
 from dither_cli.serve import stopped_by_signals
 from dither_cli.service import ServiceOptions
 from dither_cli.state_dir import StateDir
+from support.asked import Asked
 
 REGISTRY = """
 schema = 1
@@ -152,21 +153,6 @@ def test_the_reason_for_not_being_ready_is_read_from_the_answer() -> None:
         server.shutdown()
         thread.join()
     assert parts.problem_at(url + "/readyz") == "does not answer yet"
-
-
-class Asked:
-    """Notes what a signal handler asks for."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def request_stop(self) -> None:
-        """First signal."""
-        self.calls.append("stop")
-
-    def hasten(self) -> None:
-        """Second signal."""
-        self.calls.append("hasten")
 
 
 def test_the_first_signal_stops_and_the_second_hastens() -> None:

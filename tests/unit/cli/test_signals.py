@@ -7,21 +7,7 @@ from typing import Any
 import pytest
 
 from dither_cli.signals import Stopped, Stopping, handled
-
-
-class Asked:
-    """Notes what is asked of the service."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def request_stop(self) -> None:
-        """First signal."""
-        self.calls.append("stop")
-
-    def hasten(self) -> None:
-        """Second signal."""
-        self.calls.append("hasten")
+from support.asked import Asked
 
 
 def test_a_signal_breaks_off_what_may_be_broken_off() -> None:
