@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SEED ?=
+HISTORIES ?= $(if $(SEED),1,300)
 ROOMS := protocol client_sdk server estimator cli load_tests
 CODE := $(ROOMS) tests bench examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test check format bench clean
+.PHONY: help setup demo run test chaos check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +32,9 @@ run: setup ## Run the service with the example registry until Ctrl-C
 
 test: setup ## Run all tests
 	$(BIN)/python -m pytest
+
+chaos: setup ## Play 300 random histories of kills and faults; SEED=n plays one again, HISTORIES=n says how many
+	DITHER_CHAOS=$(HISTORIES) DITHER_CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -s tests/chaos/test_histories.py
 
 check: setup ## Lint, types, and who may import whom
 	$(BIN)/ruff format --check $(CODE)

@@ -10,8 +10,11 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent))
 
 import counting
+import ingest
 import peers
+import query
 import sdk
+import store
 from harness import Row, machine
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -22,7 +25,7 @@ def main() -> None:
     console = Console()
     measured: list[Row] = []
     table = Table("what", "measured", "unit", "target", "ratio", "met")
-    for suite in (sdk, peers, counting):
+    for suite in (sdk, peers, counting, store, ingest, query):
         for row in suite.rows():
             measured.append(row)
             console.print(f"  {row.name}: {row.value:,.1f} {row.unit}")

@@ -1,21 +1,25 @@
 """The ingest key and the operator token of a local service.
 
 The server is given their SHA-256 only (``keys.json``). The plain ones lie in one file that the user's shell can
-source (``env``). Both files have mode 0600 in a directory of mode 0700.
+source (``env``), which is how each start can print them again. Both files have mode 0600 in a directory of mode 0700.
 """
 
-import json
 import re
 import shlex
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dither_cli.errors import StateDirError
 from dither_cli.files import write_private
-from dither_server.auth import key_hash, new_key
+from dither_cli.keys_file import PREFIXES, KeysFile
+from dither_server.auth import Role, StoredKey, key_hash, new_key
+from dither_server.settings import ConfigurationError
 
-_ROLES: Final = {"ingest": ("DITHER_INGEST_KEY", "dik"), "operator": ("DITHER_OPERATOR_TOKEN", "dot")}
+_VARIABLES: Final = {Role.INGEST: "DITHER_INGEST_KEY", Role.ADMIN: "DITHER_OPERATOR_TOKEN"}
+_EARLIER_NAME: Final = "default"
+"""What both keys were called before names told keys apart."""
 _EXPORT: Final = re.compile(r"export ([A-Z_]+)=(.*)")
 
 
@@ -25,7 +29,7 @@ class Credentials:
 
     Attributes:
         ingest_key: what devices send.
-        operator_token: what reads estimates.
+        operator_token: of an admin: what reads estimates.
     """
 
     ingest_key: str = field(repr=False)
@@ -40,36 +44,33 @@ def ensure_credentials(keys_file: Path, env_file: Path, endpoint: str) -> Creden
     Raises:
         StateDirError: ``keys_file`` is damaged.
     """
-    entries = _read_entries(keys_file)
-    exported = _read_exports(env_file)
-    plain = {}
-    for role, (variable, prefix) in _ROLES.items():
-        secret = exported.get(variable, "")
-        if not any(entry["role"] == role and entry["sha256"] == key_hash(secret) for entry in entries):
-            made = new_key(prefix)
-            secret = made.text
-            entries = [e for e in entries if (e["role"], e["name"]) != (role, "default")]
-            entries.append({"name": "default", "role": role, "sha256": made.sha256})
-        plain[role] = secret
-    write_private(keys_file, json.dumps({"keys": entries}, indent=1) + "\n")
-    lines = {"DITHER_ENDPOINT": endpoint} | {_ROLES[role][0]: secret for role, secret in plain.items()}
-    write_private(env_file, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in lines.items()))
-    return Credentials(plain["ingest"], plain["operator"])
-
-
-def _read_entries(keys_file: Path) -> list[dict[str, Any]]:
+    exported = read_exports(env_file)
     try:
-        entries = json.loads(keys_file.read_text(encoding="utf-8"))["keys"]
-        if not all({"name", "role", "sha256"} <= entry.keys() for entry in entries):
-            raise KeyError
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise StateDirError(f"{keys_file} is damaged; mend it, or delete it to get new keys") from None
-    return list(entries)
+        with KeysFile(keys_file).changing() as keys:
+            plain = {role: _ensure(keys, role, exported.get(name, "")) for role, name in _VARIABLES.items()}
+    except ConfigurationError as error:
+        raise StateDirError(
+            f"{keys_file} is damaged ({error}); mend it, or delete it to get new keys"
+        ) from None
+    lines = {"DITHER_ENDPOINT": endpoint} | {_VARIABLES[role]: secret for role, secret in plain.items()}
+    write_private(env_file, "".join(f"export {name}={shlex.quote(value)}\n" for name, value in lines.items()))
+    return Credentials(plain[Role.INGEST], plain[Role.ADMIN])
 
 
-def _read_exports(env_file: Path) -> dict[str, str]:
+def _ensure(keys: list[StoredKey], role: Role, secret: str) -> str:
+    """The secret if it is in force, else a new one in the place of the last one that was made here."""
+    today = datetime.now(UTC).date()
+    if any(key.role is role and key.sha256 == key_hash(secret) and not key.expired(today) for key in keys):
+        return secret
+    made = new_key(PREFIXES[role])
+    name = f"serve-{role.value}"
+    keys[:] = [key for key in keys if key.role is not role or key.name not in (name, _EARLIER_NAME)]
+    keys.append(StoredKey(name, role, made.sha256, today))
+    return made.text
+
+
+def read_exports(env_file: Path) -> dict[str, str]:
+    """The variables that the file sets; none where it is not there or damaged."""
     try:
         lines = env_file.read_text(encoding="utf-8").splitlines()
         matches = [match for line in lines if (match := _EXPORT.fullmatch(line))]

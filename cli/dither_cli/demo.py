@@ -104,6 +104,7 @@ def _in_a_folder(job: _Job, stopping: Stopping) -> bool:
         service.launch()
         if not service.wait_ready():
             return False
+        job.console.print(f"watch it: {service.dashboard_url}", soft_wrap=True, markup=False)
         with stopping.interruptible():
             verdict = _run(service, job.registry, job.devices, job.seed, job.console)
             _show(verdict, job.console)
@@ -250,7 +251,9 @@ def _as_json(verdict: Verdict, devices: int, seed: int) -> dict[str, Any]:
 def _stay(service: Service, console: Console, stopping: Stopping) -> None:
     """Keep the service up until a signal comes."""
     console.print(
-        f"\nThe service stays up. Read an estimate with\n"
+        f"\nThe service stays up. Its dashboard is at\n"
+        f"  {service.dashboard_url}\n"
+        f"Read an estimate with\n"
         f"  curl -H 'Authorization: Bearer {service.operator_token}'"
         f" {service.base_url}/v1/metrics/dark_mode/estimates\n"
         f"Ctrl-C stops it.",

@@ -80,13 +80,14 @@ class EmbeddedStore:
         maxmemory: limit as the store understands it, such as ``1gb``.
 
     Attributes:
+        directory: where its append-only file lies.
         socket: path of its Unix socket.
         url: what children are given as DITHER_STORE_URL.
     """
 
     def __init__(self, state_dir: Path, maxmemory: str = "1gb") -> None:
         self._binary = find_binary()
-        self._directory = state_dir / "store"
+        self.directory = state_dir / "store"
         self._maxmemory = maxmemory
         self._state_dir = state_dir
         self.socket = socket_path(state_dir)
@@ -98,7 +99,7 @@ class EmbeddedStore:
             name="store",
             command=(str(self._binary), *self._arguments()),
             environ={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
-            directory=self._directory,
+            directory=self.directory,
             probe=self.probe,
             start_limit_s=120.0,
             stop_limit_s=STOP_LIMIT_S,
@@ -109,7 +110,7 @@ class EmbeddedStore:
             "port": "0",
             "unixsocket": str(self.socket),
             "unixsocketperm": "700",
-            "dir": str(self._directory),
+            "dir": str(self.directory),
             "daemonize": "no",
             "appendonly": "yes",
             "appendfsync": "always",

@@ -6,7 +6,8 @@ from typing import Final
 
 from dither_cli.exit_codes import ExitCode
 
-EXTRA: Final = "pip install 'dither[cli]'"
+EXTRAS: Final = {"pyarrow": "archive"}
+"""Modules that another extra than `cli` brings."""
 
 EXTRA_MODULES: Final = frozenset(
     {
@@ -16,7 +17,9 @@ EXTRA_MODULES: Final = frozenset(
         "matplotlib",
         "msgspec",
         "numpy",
+        "prometheus_client",
         "psutil",
+        "pyarrow",
         "redis",
         "rich",
         "scipy",
@@ -34,5 +37,8 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        sys.stderr.write(f"dither: this command needs the package '{missing}'. Install it with: {EXTRA}\n")
+        extra = EXTRAS.get(missing, "cli")
+        sys.stderr.write(
+            f"dither: this command needs the package '{missing}'. Install it with: pip install 'dither[{extra}]'\n"
+        )
         sys.exit(ExitCode.USAGE)

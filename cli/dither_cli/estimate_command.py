@@ -1,22 +1,34 @@
-"""``dither estimate FILE.jsonl --registry R``: estimates from reports in a file, without any server."""
+"""``dither estimate FILE... --registry R``: estimates from reports in files or in an archive, without any server."""
 
 import csv
 import io
 from collections.abc import Sequence
+from glob import glob
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import click
 from rich.console import Console
 
-from dither_cli.charts import ChartError, check_file, estimate_chart
+from dither_cli.charts import ChartError, check_file
+from dither_cli.estimate_output import draw_estimates, show_estimates
 from dither_cli.files import naming, read_registry
-from dither_cli.report_file import Batches, Document, ReportFileError, estimates_of
-from dither_cli.tables import estimate_table, heading
+from dither_cli.report_file import (
+    Batches,
+    Counted,
+    Document,
+    ReportFileError,
+    add_counted,
+    count_lines,
+    estimates_of,
+    metrics_of,
+)
 from dither_estimator import EstimationError
 from dither_estimator.publication import encode_document
-from dither_protocol.errors import RegistryError
+from dither_protocol.errors import RegistryError, StorageError
 
+_PARQUET: Final = ".parquet"
 CSV_COLUMNS: Final = (
     "metric", "versions", "window_start", "window_end", "dimensions", "status", "n", "mechanism", "epsilon", "target",
     "level", "value", "estimate", "std_error", "lower", "upper", "interval_method", "norm_sub", "present",
@@ -24,7 +36,9 @@ CSV_COLUMNS: Final = (
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True)
+)
 @click.option(
     "--registry",
     "registries",
@@ -41,25 +55,26 @@ CSV_COLUMNS: Final = (
 )
 def estimate(
     *,
-    file: IO[bytes],
+    files: tuple[Path, ...],
     registries: tuple[Path, ...],
     by_dimensions: bool,
     as_json: bool,
     as_csv: bool,
     plot: Path | None,
 ) -> None:
-    """Estimate frequencies from reports in FILE.
+    """Estimate frequencies from the reports in FILE...
 
-    Each line of FILE is one report as it goes over the wire, or one batch with its "reports"; a batch that stands
-    there again is counted once, as the server does. "-" reads standard input.
+    Each line of a FILE is one report as it goes over the wire, or one batch with its "reports"; a batch that stands
+    there again is counted once, as the server does. "-" reads standard input. A FILE that ends in .parquet is one of
+    a worker's archive; a folder, or a pattern in quotes, stands for all such files in it.
     """
     try:
         if plot:
             check_file(plot)
-        documents = _estimates(file, registries, by_dimensions=by_dimensions)
+        documents = _estimates(files, registries, by_dimensions=by_dimensions)
         if plot:
-            _plot(plot, documents)
-    except (RegistryError, ReportFileError, EstimationError, ChartError) as error:
+            draw_estimates(plot, documents)
+    except (RegistryError, ReportFileError, EstimationError, ChartError, StorageError) as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         for document in documents:
@@ -67,26 +82,50 @@ def estimate(
     elif as_csv:
         _write_csv(documents)
     else:
-        _show(documents)
+        show_estimates(documents, Console())
 
 
-def _estimates(file: IO[bytes], registries: tuple[Path, ...], *, by_dimensions: bool) -> list[Document]:
-    known = [read_registry(path) for path in registries]
+def _estimates(
+    files: tuple[Path, ...], registries: tuple[Path, ...], *, by_dimensions: bool
+) -> list[Document]:
+    metrics = metrics_of(read_registry(path) for path in registries)
     batches = Batches()
-    with naming(file.name):
-        documents = list(estimates_of(file, known, by_dimensions=by_dimensions, batches=batches))
-    if not documents:
-        raise ReportFileError("the file holds no reports")
+    counted: Counted = {}
+    archive: list[Path] = []
+    for file in files:
+        found = archive_files(file)
+        archive += found
+        if not found:
+            with click.open_file(str(file), "rb") as lines, naming(file):
+                add_counted(counted, count_lines(lines, metrics, batches, by_dimensions=by_dimensions))
+    if archive:
+        reports = import_module("dither_cli.archive_reports")  # pyarrow, for an archive only
+        add_counted(counted, reports.count_archive(archive, metrics, by_dimensions=by_dimensions))
+    if not counted:
+        raise ReportFileError(f"the {'file holds' if len(files) == 1 else 'files hold'} no reports")
     if batches.repeated:
         what = "batch" if batches.repeated == 1 else "batches"
         click.echo(f"skipped {batches.skipped:,} reports of {batches.repeated:,} repeated {what}", err=True)
-    return documents
+    return list(estimates_of(counted, metrics, by_dimensions=by_dimensions))
 
 
-def _show(documents: Sequence[Document]) -> None:
-    console = Console()
-    for document in documents:
-        console.print(estimate_table(document, console))
+def archive_files(name: Path) -> list[Path]:
+    """The files of an archive that a name stands for; none where it is the name of a file of another kind.
+
+    Raises:
+        BadParameter: there is nothing of this name.
+    """
+    if name.is_dir():
+        found = sorted(name.glob(f"*{_PARQUET}"))
+        if not found:
+            raise click.BadParameter(f"the folder {str(name)!r} holds no {_PARQUET} files", param_hint="FILE")
+        return found
+    if name.exists() or str(name) == "-":
+        return [name] if name.suffix == _PARQUET else []
+    found = sorted(map(Path, glob(str(name), recursive=True)))
+    if not found or any(path.suffix != _PARQUET for path in found):
+        raise click.BadParameter(f"there is no file {str(name)!r}", param_hint="FILE")
+    return found
 
 
 def _write_csv(documents: Sequence[Document]) -> None:
@@ -109,13 +148,3 @@ def _write_csv(documents: Sequence[Document]) -> None:
             columns = {key: row[key] for key in CSV_COLUMNS if key in row}
             writer.writerow(common | columns | {"lower": lower, "upper": upper})
     click.echo(text.getvalue(), nl=False)
-
-
-def _plot(path: Path, documents: Sequence[Document]) -> None:
-    """One chart per file: with several estimates, each file gets its number before the ending."""
-    shown = [document for document in documents if document["values"]]
-    if not shown:
-        raise ChartError("every estimate is suppressed: there is nothing to draw")
-    for number, document in enumerate(shown, start=1):
-        target = path if len(shown) == 1 else path.with_stem(f"{path.stem}-{number}")
-        estimate_chart(target, heading(document), document["values"])

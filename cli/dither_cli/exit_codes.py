@@ -26,4 +26,4 @@ class ExitCode(IntEnum):
     """The address to listen on is taken or impossible."""
 
     SERVICE = 5
-    """The service did not come up, or a part of it cannot be kept running."""
+    """The service did not come up, or a part of it cannot be kept running; no store answers."""

@@ -24,10 +24,17 @@ COMMANDS: Final = {
     "estimate": Lazy(
         "dither_cli.estimate_command", "estimate", "Estimate frequencies from reports in a file."
     ),
+    "metrics": Lazy("dither_cli.query_commands", "metrics", "List the metrics of a running service."),
+    "estimates": Lazy("dither_cli.query_commands", "estimates", "Show the published estimates of a metric."),
+    "status": Lazy(
+        "dither_cli.status_command", "status", "Say how a running service is: reports, workers, alarms."
+    ),
     "plan": Lazy(
         "dither_cli.plan_command", "plan_command", "Say how exact estimates will be, before any report."
     ),
     "registry": Lazy("dither_cli.registry_commands", "registry", "Check a registry of metrics."),
+    "keys": Lazy("dither_cli.keys_commands", "keys", "Make, list and revoke the keys of apps and people."),
+    "store": Lazy("dither_cli.store_commands", "store", "Look at the store, and let it forget."),
 }
 
 

@@ -1,7 +1,9 @@
 """What the children of `dither serve` are: programs, environment, limits."""
 
+import hashlib
 import json
 import os
+import platform
 import sys
 import urllib.error
 import urllib.request
@@ -39,6 +41,7 @@ def ingest_spec(
     own = {
         "DITHER_REGISTRY": str(state.registry),
         "DITHER_KEYS_FILE": str(state.keys),
+        "DITHER_ROLE": "all",
         "DITHER_BIND": address.bind,
         "DITHER_WORKERS": str(workers),
     }
@@ -60,12 +63,18 @@ def estimator_spec(state: StateDir, environ: Mapping[str, str], *, needs: tuple[
     return ChildSpec(
         name="estimator",
         command=(sys.executable, "-m", "dither_estimator.worker"),
-        environ=environ,
+        environ={"DITHER_WORKER_NAME": worker_name(state), **environ},
         directory=state.path,
         needs=needs,
         stop_limit_s=STOP_LIMITS_S["estimator"],
         config_exit_codes=_WORKER_CONFIG_CODES,
     )
+
+
+def worker_name(state: StateDir) -> str:
+    """The same after each restart, so that the estimator takes its own leases over; another one for another serve."""
+    place = f"{platform.node()}:{state.path}"
+    return f"serve-{hashlib.sha256(place.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
 
 def problem_at(url: str) -> str | None:

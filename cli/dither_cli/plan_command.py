@@ -13,15 +13,7 @@ from dither_cli.charts import ChartError, check_file, error_chart
 from dither_cli.files import read_registry
 from dither_cli.tables import level_text, percent
 from dither_estimator import EstimationError
-from dither_estimator.plan import (
-    DETECTION_POWER,
-    SHARES,
-    Plan,
-    central_reports_for,
-    plan,
-    reports_for,
-    std_error,
-)
+from dither_estimator.plan import DETECTION_POWER, plan_document, std_error
 from dither_protocol import Mechanism, MechanismError, RegistryError, mechanism
 from dither_protocol.mechanisms import AUTO, candidates
 
@@ -103,37 +95,7 @@ def _questions(
 def _answer(
     question: Question, reports: tuple[int, ...], margin: float | None, level: float
 ) -> dict[str, Any]:
-    oracle = question.mechanism
-    answer: dict[str, Any] = {
-        "metric": question.name,
-        "mechanism": oracle.name,
-        "epsilon": oracle.epsilon,
-        "values": oracle.d,
-        "report_bits": oracle.report_bits,
-        "counters": oracle.counters,
-        "target": "population",
-        "level": level,
-        "plans": [_plan_json(plan(oracle, n, level)) for n in reports],
-    }
-    if margin is not None:
-        answer["margin"] = margin
-        answer["reports_for_margin"] = [
-            {
-                "share": share,
-                "reports": reports_for(oracle, margin, share, level),
-                "central_reports": central_reports_for(oracle.epsilon, margin, share, level),
-            }
-            for share in SHARES
-        ]
-    return answer
-
-
-def _plan_json(result: Plan) -> dict[str, Any]:
-    return {
-        "n": result.n,
-        "detectable_share": result.detectable_share,
-        "precision": [vars(row) for row in result.precision],
-    }
+    return {"metric": question.name} | plan_document(question.mechanism, reports, margin, level)
 
 
 def _show(answer: dict[str, Any], console: Console) -> None:

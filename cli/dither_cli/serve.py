@@ -74,6 +74,12 @@ def check_store_url(_: click.Context, __: click.Parameter, value: str | None) ->
     callback=check_memory,
     help="Memory limit of the embedded store.  [env: DITHER_STORE_MAXMEMORY]",
 )
+@click.option(
+    "--archive",
+    envvar="DITHER_ARCHIVE",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep every counted report in this folder, as Parquet.  [env: DITHER_ARCHIVE]",
+)
 def serve(
     *,
     registry: Path | None,
@@ -83,6 +89,7 @@ def serve(
     workers: int,
     store_url: str | None,
     store_maxmemory: str,
+    archive: Path | None,
 ) -> None:
     """Run the whole service on this machine: store, server and estimator. Ctrl-C stops it in order."""
     options = ServiceOptions(
@@ -93,6 +100,7 @@ def serve(
         workers=workers,
         store_url=store_url,
         store_maxmemory=store_maxmemory,
+        archive=archive,
     )
     try:
         with logged_to_stderr():
@@ -134,6 +142,7 @@ def stopped_by_signals(service: Service) -> Iterator[None]:
 def announce(service: Service, console: Console) -> None:
     """Print where everything is. The keys are printed too: the terminal belongs to whoever made them."""
     rows = {
+        "dashboard": service.dashboard_url,
         "URL": service.base_url,
         "reports go to": f"{service.base_url}/v1/reports",
         "ingest key": service.ingest_key,

@@ -35,7 +35,15 @@ READY_LIMIT_S: Final = 60.0
 """How long a service whose children all run may take to call itself ready, seconds."""
 
 _POLL_S: Final = 0.1
-_CHILDRENS_MODULES: Final = ("gunicorn", "flask", "msgspec", "redis", "numpy", "scipy")
+_CHILDRENS_MODULES: Final = (
+    "gunicorn",
+    "flask",
+    "msgspec",
+    "prometheus_client",
+    "redis",
+    "numpy",
+    "scipy",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +60,7 @@ class ServiceOptions:
         workers: gunicorn workers.
         store_url: an external store; None for the embedded one.
         store_maxmemory: memory limit of the embedded store, in its own notation.
+        archive: folder of the archive; None for none.
         environ: environment of the children.
     """
 
@@ -62,6 +71,7 @@ class ServiceOptions:
     workers: int = 2
     store_url: str | None = field(default=None, repr=False)  # may hold a password
     store_maxmemory: str = "1gb"
+    archive: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
 
 
@@ -86,6 +96,8 @@ class Service:
 
     def __init__(self, options: ServiceOptions) -> None:
         require(_CHILDRENS_MODULES)
+        if options.archive is not None:
+            require(("pyarrow",))
         registry = (options.registry or example_registry()).read_bytes()
         self.project = parse_registry(registry).project
         self.state = StateDir(options.state_dir).open()
@@ -143,6 +155,11 @@ class Service:
     def operator_token(self) -> str:
         """The secret that reads estimates."""
         return self._credentials.operator_token
+
+    @property
+    def dashboard_url(self) -> str:
+        """The address that opens the dashboard. It contains the operator token, as notebooks do it."""
+        return f"{self.base_url}/login?token={self.operator_token}"
 
     @property
     def processes(self) -> dict[str, int]:
@@ -210,8 +227,11 @@ class Service:
         specs = [] if self._store is None else [self._store.spec()]
         needs = tuple(spec.name for spec in specs)
         environ = child_environ(options.environ, self.store_url)
+        if self._store is not None:
+            environ["DITHER_STORE_PATH"] = str(self._store.directory)
         specs.append(ingest_spec(self.state, self.address, options.workers, environ, needs=needs))
-        specs.append(estimator_spec(self.state, environ, needs=needs))
+        archive = {} if options.archive is None else {"DITHER_ARCHIVE": str(options.archive.absolute())}
+        specs.append(estimator_spec(self.state, {**environ, **archive}, needs=needs))
         names = {spec.name for spec in specs}
         return Supervisor(
             specs,

@@ -88,10 +88,27 @@ def estimate(
             unknown target.
         MechanismError: reports of this mechanism cannot be counted.
     """
-    if target not in ("population", "reporters"):
-        raise EstimationError('the target must be "population" or "reporters"')
     supporters = support(mechanism, counters)
     n = _checked_n(n, max(int(supporters.max()), int(np.max(counters))))
+    return estimate_of_support(mechanism, supporters, n, level, target, simultaneous=simultaneous)
+
+
+def estimate_of_support(
+    mechanism: Mechanism,
+    supporters: NDArray[np.int64],
+    n: int,
+    level: float,
+    target: Target,
+    *,
+    simultaneous: bool,
+) -> Estimates:
+    """The same as `estimate` from C: the number of reports that support each value, int64 of shape (d,), each <= n.
+
+    Raises:
+        EstimationError: a level outside (0, 1), or an unknown target.
+    """
+    if target not in ("population", "reporters"):
+        raise EstimationError('the target must be "population" or "reporters"')
     kind = intervals.simultaneous_interval if simultaneous else intervals.default_interval
     interval = intervals.debiased(mechanism, kind(supporters, n, level))
     if n == 0:

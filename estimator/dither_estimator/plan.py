@@ -7,8 +7,8 @@ would give for the same epsilon, where a trusted server adds the noise once.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import numpy as np
 from scipy.special import betainc, ndtri
@@ -186,6 +186,51 @@ def central_reports_for(epsilon: float, margin: float, share: float = 0.1, level
         middle = (low + high) // 2
         low, high = (low, middle) if half(middle) <= margin else (middle, high)
     return high
+
+
+def plan_document(
+    mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float
+) -> dict[str, Any]:
+    """A plan for each number of reports, and how many a margin takes, as plain objects.
+
+    Args:
+        mechanism: the oracle.
+        reports: numbers of reports.
+        margin: half width of the interval to reach; None where none is asked for.
+        level: of the intervals, in (0, 1).
+
+    Raises:
+        EstimationError: an argument is outside its range, or the margin takes more than MAX_REPORTS reports.
+    """
+    answer: dict[str, Any] = {
+        "mechanism": mechanism.name,
+        "epsilon": mechanism.epsilon,
+        "values": mechanism.d,
+        "report_bits": mechanism.report_bits,
+        "counters": mechanism.counters,
+        "target": "population",
+        "level": level,
+        "plans": [_plan_document(plan(mechanism, n, level)) for n in reports],
+    }
+    if margin is not None:
+        answer["margin"] = margin
+        answer["reports_for_margin"] = [
+            {
+                "share": share,
+                "reports": reports_for(mechanism, margin, share, level),
+                "central_reports": central_reports_for(mechanism.epsilon, margin, share, level),
+            }
+            for share in SHARES
+        ]
+    return answer
+
+
+def _plan_document(result: Plan) -> dict[str, Any]:
+    return {
+        "n": result.n,
+        "detectable_share": result.detectable_share,
+        "precision": [asdict(row) for row in result.precision],
+    }
 
 
 def _check_shares(shares: Sequence[float]) -> None:

@@ -1,44 +1,35 @@
-"""Publishing: the estimates of cells that changed, a little at a time, so that counting goes on meanwhile.
+"""Publishing: estimates of what changed and of what closes, a little at a time, so that counting goes on meanwhile.
 
-One round publishes all that is marked as changed when it begins, the longest marked first. It is a generator that
-stops after each estimate and each slice of cells that was read, so a tick takes as many steps of it as it has time
-for, and the next tick goes on from there.
+One round publishes all that is marked as changed when it begins, the longest marked first, then the windows whose time
+to close has come. It is a generator that stops after each estimate and each slice of cells that was read, so a tick
+takes as many steps of it as it has time for, and the next tick goes on from there.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Generator, Iterator
 from typing import Final
 
-from dither_estimator.cells import Counts, add, packed_size, unpack, zeros
 from dither_estimator.definitions import Definitions
-from dither_estimator.publication import Part, combined_document, encode_document, estimate_document
+from dither_estimator.faults import FAULTS, Faults
+from dither_estimator.published import Published, WindowKey
 from dither_estimator.store import Store, StoreFullError
-from dither_protocol.errors import RegistryError, StorageError
-from dither_protocol.registry import Metric
-from dither_protocol.registry.metric import Dimensions
-from dither_protocol.storage import Cell, estimate_field, parse_cell
-from dither_protocol.windows import Window
+from dither_estimator.sums import Sums
+from dither_estimator.window_publisher import Marks, Round, WindowPublisher
+from dither_protocol.errors import StorageError
+from dither_protocol.storage import COMBINED, Cell, parse_cell
 
-SLICE_BYTES: Final = 8 << 20
-"""Of cells that are read at once, over all partitions; one cell may be larger."""
-SLICE_CELLS: Final = 256
-CLEAN_CELLS: Final = 16
-"""A mark is taken off after at most this many more cells were published."""
-
-Marks = Sequence[Mapping[str, bytes]]
-"""By partition: the checkpoint of the last change of each unpublished cell, by name."""
-
-WindowKey = tuple[str, int, str]
-"""(metric, version, label of the window)."""
+CLOSING_INTERVAL_S: Final = 5.0
+"""How often it is looked for windows that close without a further report."""
+COMPARING_INTERVAL_S: Final = 300.0
+"""How often the closing times of open windows are compared with the metrics' definitions, which may change."""
 
 _log = logging.getLogger("dither_estimator")
 
 
 class Publisher:
-    """Publishes what changed.
+    """Publishes what changed and what closes.
 
     Args:
         store: where counts are read and estimates are written.
@@ -47,16 +38,21 @@ class Publisher:
 
     def __init__(self, store: Store, definitions: Definitions) -> None:
         self._store = store
+        self._published = Published(store)
         self._definitions = definitions
+        self._faults = Faults()
+        self._windows = WindowPublisher(store, self._published, definitions, self._faults)
         self._partitions = 0
         self._round: Iterator[None] | None = None
         self._refused = False
+        self._look_at = 0.0
+        self._compare_at = 0.0
 
     def publish(self, partitions: int, budget_s: float, stop: threading.Event | None = None) -> bool:
         """Publish for at most about ``budget_s``, at least one step; whether to go on at once.
 
         A store without memory for estimates is no error: what was not published stays marked, and is tried again
-        by the next call.
+        by the next call. Nor is what is damaged in the store: it is said, and everything else is published.
 
         Args:
             partitions: how many the store has.
@@ -87,110 +83,90 @@ class Publisher:
 
     def _publish_round(self) -> Iterator[None]:
         marks = [self._store.dirty(partition) for partition in range(self._partitions)]
-        for (name, version, window), cells in oldest_first(marks).items():
-            yield from self._publish_window(self._definitions(name, version), window, cells, marks)
+        changed = oldest_first(marks, self._faults)
+        looking = time.monotonic() >= self._look_at
+        if self._partitions and (changed or looking):
+            # The watermark comes before any cell is read: then the cells contain all that it speaks of.
+            watermark = self._published.watermark(self._partitions)
+            now = Round(Sums(self._store, self._partitions), marks, watermark)
+            for key, cells in changed.items():
+                yield from self._try(key, self._windows.window(now, key, cells))
+            if looking:
+                yield from self._close(now)
+                self._look_at = time.monotonic() + CLOSING_INTERVAL_S
         if self._refused:
             _log.info("the store takes estimates again")
             self._refused = False
 
-    def _publish_window(
-        self, metric: Metric, label: str, changed: Sequence[Cell], marks: Marks
-    ) -> Iterator[None]:
-        """Publish a window over all dimensions, then its changed cells; only then is a cell's mark taken off."""
-        window = metric.parse_window(label)
-        n, counters = yield from self._total(metric, label)
-        field = estimate_field(label, None)
-        document = estimate_document(metric, window, None, counters, n)
-        self._store.publish(metric, field, n, encode_document(document))
-        yield
-        yield from self._publish_combined(metric, window, {metric.version: (counters, metric, n)})
-        for cells in self._slices(metric, changed, CLEAN_CELLS):
-            if metric.dimensions:
-                yield from self._publish_cells(metric, window, cells)
-            for partition, dirty in enumerate(marks):
-                names = (cell.name for cell in cells)
-                self._store.clean(partition, [(name, dirty[name]) for name in names if name in dirty])
+    def _close(self, now: Round) -> Iterator[None]:
+        """Publish the windows that close, and now and then those whose closing time was announced anew."""
+        everything = time.monotonic() >= self._compare_at
+        for window in self._published.open_windows(None if everything else now.watermark):
+            try:
+                key = window.key
+            except StorageError as error:
+                self._faults.note(f"an open window of {window.metric}", error)
+                continue
+            due = window.closes <= now.watermark.timestamp()
+            # What is due may have been closed together with another version meanwhile.
+            if self._published.is_open(window) if due else self._announced_anew(key, window.closes):
+                yield from self._try(key, self._closing(now, key))
+        if everything:
+            self._compare_at = time.monotonic() + COMPARING_INTERVAL_S
 
-    def _publish_cells(self, metric: Metric, window: Window, cells: Sequence[Cell]) -> Iterator[None]:
-        known = set(_combinations(metric))
-        for cell, (n, counters) in zip(cells, self._read(metric, cells), strict=True):
-            if cell.dimensions in known:
-                document = estimate_document(metric, window, cell.dimensions, counters, n)
-                field = estimate_field(window.label, cell.dimensions)
-                self._store.publish(metric, field, n, encode_document(document))
-                yield
-
-    def _publish_combined(self, metric: Metric, window: Window, parts: dict[int, Part]) -> Iterator[None]:
-        """Publish the estimate over all versions that have reports about the same window, where there are several.
-
-        Args:
-            metric: the version that was just published.
-            window: its window.
-            parts: that version's own part; the others are added.
-        """
-        for version in self._store.versions(metric.name):
-            other = self._other_version(metric.name, version)
-            if other is not None and version != metric.version and other.period == metric.period:
-                n, counters = yield from self._total(other, window.label)
-                if n:
-                    parts[version] = (counters, other, n)
-        document = combined_document(metric, window, parts) if len(parts) > 1 else None
-        if document is not None:
-            field = estimate_field(window.label, None)
-            self._store.publish_combined(metric.name, field, document["n"], encode_document(document))
-            yield
-
-    def _other_version(self, name: str, version: int) -> Metric | None:
-        """A version's definition, or None where this worker cannot read it: then it is left out, and said to be."""
+    def _announced_anew(self, key: WindowKey, closes: float) -> bool:
+        name, version, label = key
+        if version == COMBINED:
+            return False  # it follows its versions
         try:
-            return self._definitions(name, version)
-        except (RegistryError, StorageError) as error:
-            _log.warning("version %d of metric '%s' is not combined with others: %s", version, name, error)
-            return None
+            metric = self._definitions(name, int(version))
+            return metric.closes_at(metric.parse_window(label)).timestamp() != closes
+        except FAULTS:
+            return True  # and the try will say why
 
-    def _total(self, metric: Metric, label: str) -> Generator[None, None, tuple[int, Counts]]:
-        """(n, counters) of a window over all dimensions."""
-        total = zeros(metric.mechanism.counters)
-        cells = [Cell(metric.name, metric.version, label, each) for each in _combinations(metric)]
-        for some in self._slices(metric, cells, SLICE_CELLS):
-            for summed in self._read(metric, some):
-                total = add(*total, *summed)
-            yield
-        return total
+    def _closing(self, now: Round, key: WindowKey) -> Generator[None, None, bool]:
+        name, version, label = key
+        if version == COMBINED:
+            return (yield from self._windows.combined(now, name, label))
+        return (yield from self._windows.window(now, key, [], every_cell=True))
 
-    def _slices(self, metric: Metric, cells: Sequence[Cell], most: int) -> Iterator[Sequence[Cell]]:
-        size = packed_size(metric.mechanism.counters) * max(1, self._partitions)
-        step = max(1, min(most, SLICE_BYTES // size))
-        for start in range(0, len(cells), step):
-            yield cells[start : start + step]
-
-    def _read(self, metric: Metric, cells: Sequence[Cell]) -> list[tuple[int, Counts]]:
-        """(n, counters) of each cell, summed over the partitions."""
-        size = metric.mechanism.counters
-        names = [cell.name for cell in cells]
-        sums = [zeros(size) for _ in names]
-        for partition in range(self._partitions):
-            for place, packed in enumerate(self._store.cells(partition, names)):
-                if packed is not None:
-                    sums[place] = add(*sums[place], *unpack(packed, size))
-        return sums
+    def _try(self, key: WindowKey, steps: Generator[None, None, bool]) -> Iterator[None]:
+        """Take the steps of one window; where they do not lead to its end it waits for a while."""
+        if self._faults.holds(key):
+            return
+        try:
+            done = yield from steps
+        except FAULTS as error:
+            self._faults.note(":".join(map(str, key)), error)
+            done = False
+        if not done:
+            self._faults.hold(key)
 
 
-def oldest_first(marks: Marks) -> dict[WindowKey, list[Cell]]:
-    """The cells that are marked, by window; windows and cells in the order of their oldest marks."""
+def oldest_first(marks: Marks, faults: Faults) -> dict[WindowKey, list[Cell]]:
+    """The cells that are marked, by window; windows and cells in the order of their oldest marks.
+
+    A mark that names no cell is left where it is, and said.
+    """
     oldest: dict[str, tuple[int, ...]] = {}
     for dirty in marks:
         for name, mark in dirty.items():
-            age = tuple(map(int, mark.split(b"-")))
+            age = _age(mark)
             oldest[name] = min(age, oldest.get(name, age))
     windows: dict[WindowKey, list[Cell]] = {}
     for name in sorted(oldest, key=lambda name: (oldest[name], name)):
-        cell = parse_cell(name)
+        try:
+            cell = parse_cell(name)
+        except StorageError as error:
+            faults.note("a mark of a changed cell", error)
+            continue
         windows.setdefault((cell.metric, cell.version, cell.window), []).append(cell)
     return windows
 
 
-def _combinations(metric: Metric) -> Iterator[Dimensions]:
-    names = sorted(metric.dimensions)
-    for values in product(*(metric.dimensions[name] for name in names)):
-        yield tuple(zip(names, values, strict=True))
+def _age(mark: bytes) -> tuple[int, ...]:
+    """A checkpoint as numbers; one that is none counts as the oldest."""
+    try:
+        return tuple(map(int, mark.partition(b".")[0].split(b"-")))
+    except ValueError:
+        return ()

@@ -1,11 +1,14 @@
 """The worker's view of the store: read streams and cells, apply counts, publish estimates.
 
-The only module of this room that knows Redis. Every method touches one partition or one key, so a cluster
-shards without change.
+The only module of this room that knows Redis. Every script touches one partition or one metric, so a cluster shards
+without change.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, Final, cast
 
@@ -16,9 +19,14 @@ from redis.retry import Retry
 from dither_protocol import storage
 from dither_protocol.errors import DitherError, StorageError
 from dither_protocol.registry import Metric, decode_definition
+from dither_protocol.spreading import Command, Faults, ask, spread
+from dither_protocol.store_url import StoreUrlError, parse_store_url
 
 CONNECT_TIMEOUT_S: Final = 1.0
 READ_TIMEOUT_S: Final = 5.0  # longer than the server's second: an apply may carry 8 MiB to a disk
+
+_COMMANDS_AT_ONCE: Final = 1_000
+_FAULTS: Final = Faults(redis.ConnectionError, redis.TimeoutError, redis.exceptions.MovedError)
 
 Entry = tuple[bytes, bytes]
 """A stream entry: its id and its payload."""
@@ -56,35 +64,98 @@ class Commit:
 
 
 def after(entry_id: bytes) -> bytes:
-    """The smallest stream id above ``entry_id``."""
-    milliseconds, sequence = entry_id.split(b"-")
+    """The smallest stream id above ``entry_id``, which may be a checkpoint that a prune has marked (``id.n``)."""
+    milliseconds, sequence = entry_id.partition(b".")[0].split(b"-")
     return b"%s-%d" % (milliseconds, int(sequence) + 1)
+
+
+class _Cluster(redis.RedisCluster):
+    """The library's client of a cluster, within our limits."""
+
+    # After silence another try would take as long, and after "down" it would be as much in vain.
+    ERRORS_ALLOW_RETRY: Any = (redis.ConnectionError,)
+
+
+class _Script:
+    """A script that its server may have forgotten, or that another node has to learn.
+
+    Args:
+        client: gives the client to run it with.
+        source: its text.
+    """
+
+    def __init__(self, client: Callable[[], Any], source: bytes) -> None:
+        self._client = client
+        self._source = source
+        self._sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()  # EVALSHA names a script so
+
+    def __call__(self, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+        """Run it on keys of one slot."""
+        try:
+            return self._client().evalsha(self._sha, len(keys), *keys, *arguments)
+        except (
+            redis.exceptions.NoScriptError
+        ):  # EVAL leaves it with the server of its keys, and with no other
+            return self._client().eval(self._source, len(keys), *keys, *arguments)
 
 
 class Store:
     """A connection to the store of one deployment.
 
     Args:
-        url: redis:// or unix:// URL.
+        url: of a server or a cluster (`dither_protocol.store_url`).
+
+    Raises:
+        StoreUrlError: it is none, or has an option that nobody knows.
     """
 
     def __init__(self, url: str) -> None:
-        self._redis = redis.Redis.from_url(
-            url,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=READ_TIMEOUT_S,
-            # One retry is safe: apply compares the checkpoint, publish compares n.
-            retry=Retry(NoBackoff(), 1),
-        )
+        self._url = parse_store_url(url)
+        library: Any = redis
+        try:
+            self._starts = [library.connection.parse_url(each) for each in self._url.urls]
+            options = dict(self._starts[0])
+            options.pop("connection_class", redis.Connection)(**options)  # connects when it is first used
+            if self._url.clustered and not options.keys() <= set(library.cluster.REDIS_ALLOWED_KEYS):
+                raise ValueError  # the library would leave it out, a rule for TLS as well, without a word
+        except (TypeError, ValueError, redis.RedisError):
+            raise StoreUrlError("has an option with an unknown name or value") from None
+        self._client: Any = None
         self._apply = self._script("apply")
         self._attempt = self._script("attempt")
-        self._publish = self._script("publish")
         self._clean = self._script("clean")
+        self._presence = self._script("presence")
+        self._lease = self._script("lease")
+        self._release = self._script("release")
+        self._scripts: dict[str, Any] = {}
         self._keys: tuple[storage.PartitionKeys, ...] = ()
 
-    def _script(self, name: str) -> Any:
-        source = files("dither_estimator").joinpath("scripts", f"{name}.lua").read_text("utf-8")
-        return self._redis.register_script(source)
+    @property
+    def _redis(self) -> Any:
+        """The library's client. Of a cluster it connects at its first use, for it has to find the nodes."""
+        if self._client is None:
+            self._client = self._call(self._connect)
+        return self._client
+
+    def _connect(self) -> Any:
+        library: Any = redis
+        limits: dict[str, Any] = {
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "socket_timeout": READ_TIMEOUT_S,
+            # One retry is safe: apply compares the checkpoint, publish compares n.
+            "retry": Retry(NoBackoff(), 1),
+        }
+        if not self._url.clustered:
+            return redis.Redis.from_url(self._url.urls[0], **limits)
+        nodes = [
+            library.cluster.ClusterNode(each["host"], each.get("port", 6379)) for each in self._starts[1:]
+        ]
+        return _Cluster(url=self._url.urls[0], startup_nodes=nodes, **limits)
+
+    def _script(self, name: str) -> _Script:
+        source = files("dither_estimator").joinpath("scripts", f"{name}.lua").read_bytes()
+        own = weakref.ref(self)  # a store that nobody uses any more closes its connections at once
+        return _Script(lambda: cast(Store, own())._redis, source)
 
     def open(self) -> int | None:
         """Read how the store is laid out; the number of partitions, None while no server has created it.
@@ -124,6 +195,47 @@ class Store:
         """Say that the attempt ``text`` did not end this process: ``before`` stands in its place again."""
         self._call(self._attempt, [self._keys[partition].attempt], [before, text])
 
+    def dead_count(self, partition: int) -> int:
+        """How many entries were set aside and are still kept."""
+        return cast(int, self._call(self._redis.xlen, self._keys[partition].dead))
+
+    def heartbeat(self, owner: str, ttl_ms: int, replaces: str) -> dict[str, int]:
+        """Say that a worker lives; every living one with when it was seen last, Unix milliseconds.
+
+        Args:
+            owner: the worker.
+            ttl_ms: who was not seen for longer is dropped.
+            replaces: those whose names begin so are dropped too; "" for nobody.
+        """
+        found = self._call(self._presence, [storage.WORKERS_KEY], [owner, ttl_ms, replaces])
+        return {name.decode("utf-8"): int(seen) for name, seen in zip(found[::2], found[1::2], strict=True)}
+
+    def leave(self, owner: str) -> None:
+        """Say that a worker lives no longer."""
+        self._call(self._redis.zrem, storage.WORKERS_KEY, owner)
+
+    def workers(self) -> dict[str, int]:
+        """The workers that said they live, with when they were seen last, Unix milliseconds."""
+        found = self._call(self._redis.zrange, storage.WORKERS_KEY, 0, -1, withscores=True)
+        return {name.decode("utf-8"): int(seen) for name, seen in found}
+
+    def lease(self, key: str, owner: str, ttl_ms: int, replaces: str) -> bool:
+        """Take a lease if it is free or ``owner``'s; whether ``owner`` holds it now. Arguments as in `heartbeat`."""
+        return bool(self._call(self._lease, [key], [owner, ttl_ms, replaces]))
+
+    def release(self, key: str, owner: str) -> None:
+        """Give a lease back, unless it is another's by now."""
+        self._call(self._release, [key], [owner])
+
+    def renew(self, keys: Sequence[str], ttl_ms: int) -> list[bool]:
+        """Let leases last; whether each of them still existed."""
+        return [bool(found) for found in self.commands([("PEXPIRE", key, ttl_ms) for key in keys])]
+
+    def holders(self, keys: Sequence[str]) -> list[str | None]:
+        """The workers that hold leases; None for a free one."""
+        found: list[bytes | None] = self.commands([("GET", key) for key in keys])
+        return [None if each is None else each.decode("utf-8") for each in found]
+
     def cells(self, partition: int, names: Sequence[str]) -> list[bytes | None]:
         """Packed values of cells, None for a cell that does not exist."""
         if not names:
@@ -146,8 +258,10 @@ class Store:
         for dead in commit.dead_entries:
             arguments += dead
         touched = [keys.checkpoint, keys.stream, keys.backlog, keys.dirty, keys.dead]
+        touched += [keys.archived, keys.outcomes]
         touched += [keys.cell(name) for name in commit.cells]
-        touched += [keys.outcome(metric, window) for metric, window in outcomes]
+        for metric, window in outcomes:
+            touched += keys.outcome(metric, window), keys.ever(metric)
         return bool(self._call(self._apply, touched, arguments))
 
     def dirty(self, partition: int) -> dict[str, bytes]:
@@ -161,20 +275,57 @@ class Store:
         if arguments:
             self._call(self._clean, [self._keys[partition].dirty], arguments)
 
-    def publish(self, metric: Metric, field_name: str, n: int, document: str) -> bool:
-        """Publish an estimate over ``n`` reports, unless a later one stands; whether it was written.
+    def run(self, script: str, keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+        """Run a script of this room, by its name, on keys of one cluster slot.
 
         Raises:
-            StoreFullError: the store has no memory for it; what stood before still stands.
+            StoreFullError: the store has no memory for it; nothing has changed.
         """
-        return self._publish_at(storage.estimate_key(metric.name, metric.version), field_name, n, document)
+        if script not in self._scripts:
+            self._scripts[script] = self._script(script)
+        return self._call(self._scripts[script], keys, arguments)
 
-    def publish_combined(self, metric: str, field_name: str, n: int, document: str) -> bool:
-        """The same for an estimate over several versions of ``metric``."""
-        return self._publish_at(storage.combined_key(metric), field_name, n, document)
+    def commands(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Any]:
+        """The answers to plain commands, each on keys of one cluster slot, in few round trips to each node.
 
-    def _publish_at(self, key: str, field_name: str, n: int, document: str) -> bool:
-        return bool(self._call(self._publish, [key], [field_name, n, document]))
+        They may be run twice: for reading, and for writing what comes to the same when it is written again.
+        """
+        answers: list[Any] = []
+        for start in range(0, len(commands), _COMMANDS_AT_ONCE):
+            chunk: list[Command] = [
+                (tuple(command), {}) for command in commands[start : start + _COMMANDS_AT_ONCE]
+            ]
+            answers += self._call(self._ask, chunk)
+        return answers
+
+    def _ask(self, commands: Sequence[Command]) -> list[Any]:
+        client = self._redis
+        answers = spread(client, _FAULTS, commands, ask) if self._url.clustered else ask(client, commands)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def now(self) -> datetime:
+        """The time by the store's clock."""
+        seconds, microseconds = self._call(self._redis.time)
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
+
+    def information(self, section: str) -> list[dict[str, Any]]:
+        """What each server of the store, replicas left out, says about itself under a heading of INFO."""
+        if not self._url.clustered:
+            return [self._call(self._redis.info, section)]
+        found = self._call(self._redis.info, section, target_nodes=redis.RedisCluster.PRIMARIES)
+        return [each for each in found.values() if isinstance(each, dict)] or [found]
+
+    def command(self, *arguments: str | bytes | int) -> Any:
+        """Run one command on keys of one cluster slot."""
+        return self._call(self._redis.execute_command, *arguments)
+
+    def watermark(self, partition: int) -> int:
+        """The time by the store's clock, Unix milliseconds, before which every entry of a partition is counted."""
+        keys = self._keys[partition]
+        return int(self.run("watermark", [keys.checkpoint, keys.stream], []))
 
     def versions(self, metric: str) -> list[int]:
         """Every version of a metric that a server announced, in order."""
@@ -195,12 +346,22 @@ class Store:
 
     def close(self) -> None:
         """Close the connections."""
-        self._redis.close()
+        if self._client is not None:
+            self._client.close()
 
     def _call(self, command: Any, *arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
         except redis.exceptions.OutOfMemoryError as error:
             raise StoreFullError("the store has no free memory") from error
+        except redis.exceptions.MovedError as error:
+            raise StorageError("the store is a node of a cluster; use cluster:// in its URL") from error
         except redis.RedisError as error:
             raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+        except redis.exceptions.RedisClusterException as error:
+            if "mode is not enabled" in str(error):
+                raise StorageError("the store is no cluster; use redis:// in its URL") from error
+            if "cannot be connected" in str(error) or "not covered" in str(error):
+                self._client = None  # no known node answers: look for the others where the URL begins
+                raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+            raise

@@ -6,7 +6,7 @@ an entry that ends the process ends it there.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,7 @@ from dither_estimator.cells import Counts, packed_size
 from dither_estimator.counting import count_packed
 from dither_protocol.errors import MechanismError, StorageError
 from dither_protocol.registry import Metric
-from dither_protocol.storage import UNKNOWN, Cell, decode_entry, parse_cell
+from dither_protocol.storage import Cell, decode_entry, entry_reports, parse_cell
 
 MAX_ENTRY_CELL_BYTES: Final = 256 << 20
 """An entry whose cells take more than this is set aside: no store takes them in one apply in time."""
@@ -185,17 +185,5 @@ def _is_sound(total: Tally, decoded: Decoded) -> bool:
 def _set_aside(total: Tally, entry: Entry, reason: str) -> None:
     entry_id, payload = entry
     total.dead_entries.append((entry_id, reason, payload))
-    for outcome, reports in _reports_of(payload).items():
+    for outcome, reports in entry_reports(payload).items():
         total.dead[outcome] += reports
-
-
-def _reports_of(payload: bytes) -> Mapping[Outcome, int]:
-    """How many reports an entry holds by its headers; what they do not tell is one, under `UNKNOWN`."""
-    found: dict[Outcome, int] = defaultdict(int)
-    try:
-        for name, _, reports, _ in decode_entry(payload):
-            cell = parse_cell(name)
-            found[cell.metric, cell.window] += reports
-    except StorageError:
-        found[UNKNOWN, UNKNOWN] += 1
-    return found

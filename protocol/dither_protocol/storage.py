@@ -18,10 +18,18 @@ DEFAULT_PARTITIONS: Final = 8
 MAX_PARTITIONS: Final = 1_024
 CLUSTER_SLOTS: Final = 16_384
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """Version of this module's layout; written into the store at creation, another one is refused."""
 
 META_KEY: Final = "dither:meta"
+METRICS_KEY: Final = "dither:metrics"
+"""Set of the names of all metrics that were ever announced."""
+WORKERS_KEY: Final = "dither:workers"
+"""Sorted set of the estimator workers by the time, Unix milliseconds, at which each was seen last."""
+PRUNED_KEY: Final = "dither:pruned"
+"""Hash: by the store's clock, when the workers pruned last, and since when they hold back (Unix milliseconds)."""
+PUBLISHER_KEY: Final = "dither:publisher"
+"""Name of the worker that publishes estimates now; expires, like the lease of a partition."""
 ENTRY_FIELD: Final = b"b"
 UNKNOWN: Final = "_unknown"
 """Stands for metric and window of reports whose own are not acceptable: hostile labels make no keys."""
@@ -82,6 +90,16 @@ class PartitionKeys:
         return f"dither:{{{self.tag}}}:attempt"
 
     @property
+    def lease(self) -> str:
+        """Name of the worker that counts this partition now; expires. It saves work, correctness does not need it."""
+        return f"dither:{{{self.tag}}}:lease"
+
+    @property
+    def archived(self) -> str:
+        """Up to where the archive contains the stream, and who writes it; exists exactly while there is an archive."""
+        return f"dither:{{{self.tag}}}:archived"
+
+    @property
     def dead(self) -> str:
         """Stream of entries that could not be counted."""
         return f"dither:{{{self.tag}}}:dead"
@@ -99,29 +117,70 @@ class PartitionKeys:
         """Packed counters of one cell."""
         return f"dither:{{{self.tag}}}:cell:{cell}"
 
+    @property
+    def outcomes(self) -> str:
+        """Set of the ``metric:window`` that have an outcome hash here."""
+        return f"dither:{{{self.tag}}}:outcomes"
+
     def outcome(self, metric: str, window: str) -> str:
         """Hash of what became of the reports of a metric and window."""
         return f"dither:{{{self.tag}}}:outcome:{metric}:{window}"
 
+    def ever(self, metric: str) -> str:
+        """Hash of what ever became of the reports of a metric, whatever was forgotten since: it only grows."""
+        return f"dither:{{{self.tag}}}:ever:{metric}"
+
+
+def quota_key(key_id: str, period: str) -> str:
+    """Hash of how much of an ingest key's quota the servers have taken in this period; expires with it."""
+    return f"dither:quota:{{{key_id}}}:{period}"
+
+
+# What belongs to a metric rather than to a partition carries the metric's name as its hash tag, so that one script may
+# touch several keys of a metric, and the metrics spread over the nodes of a cluster.
+
 
 def metric_key(metric: str, version: int) -> str:
     """JSON definition of one version of a metric, as the server that accepts it knows it."""
-    return f"dither:metric:{metric}:{version}"
+    return f"dither:metric:{{{metric}}}:{version}"
 
 
 def versions_key(metric: str) -> str:
     """Set of the versions of a metric that were ever announced."""
-    return f"dither:versions:{metric}"
+    return f"dither:versions:{{{metric}}}"
 
 
-def estimate_key(metric: str, version: int) -> str:
-    """Hash of published estimates of one version of a metric."""
-    return f"dither:estimate:{metric}:{version}"
+COMBINED: Final = "combined"
+"""Stands in the place of a version for what was published over several of them."""
 
 
-def combined_key(metric: str) -> str:
-    """Hash of published estimates over several versions of a metric."""
-    return f"dither:estimate:{metric}:combined"
+def estimates_key(metric: str, version: int | str, window: str) -> str:
+    """Hash of what is published about one window of one version (or `COMBINED`), by `estimate_field`."""
+    return f"dither:estimate:{{{metric}}}:{version}:{window}"
+
+
+ROLLUPS: Final = (7, 28, 90)
+"""Over so many consecutive windows estimates are published too."""
+
+
+def rollups_key(metric: str, version: int | str, windows: int) -> str:
+    """Hash of the published estimates over so many consecutive windows, by the label of the last one."""
+    return f"dither:rollup:{{{metric}}}:{version}:{windows}"
+
+
+def totals_key(metric: str, version: int) -> str:
+    """Hash of a closed window's cell summed over partitions and dimensions, by label: what rollups are made of."""
+    return f"dither:totals:{{{metric}}}:{version}"
+
+
+def published_key(metric: str) -> str:
+    """Sorted set of the published ``version:window`` by the window's start, Unix seconds."""
+    return f"dither:published:{{{metric}}}"
+
+
+def open_key(metric: str) -> str:
+    """Sorted set of the ``version:window`` whose published estimates are not final, by closing time, Unix seconds."""
+    return f"dither:open:{{{metric}}}"
 
 
 def dimensions_text(dimensions: Dimensions) -> str:
@@ -168,9 +227,25 @@ def parse_cell(name: str) -> Cell:
     return cell
 
 
-def estimate_field(window: str, dimensions: Dimensions | None) -> str:
-    """Field of a published estimate: ``2026-11-29|os=linux``; ``2026-11-29|*`` over all dimensions."""
-    return f"{window}|{'*' if dimensions is None else dimensions_text(dimensions)}"
+def estimate_field(dimensions: Dimensions | None) -> str:
+    """Field of a published estimate in the hash of its window: ``os=linux``; ``*`` over all dimensions."""
+    return "*" if dimensions is None else dimensions_text(dimensions)
+
+
+def companion_field(field: str) -> str:
+    """Field beside a published estimate, for the publishing script alone: its n, whether it is final, its revision."""
+    return f"n|{field}"
+
+
+def published_member(version: int | str, window: str) -> str:
+    """Member of `published_key` and `open_key`: the window of a version, or of `COMBINED`."""
+    return f"{version}:{window}"
+
+
+def parse_published_member(member: str) -> tuple[str, str]:
+    """The inverse of `published_member`: (version as text, window)."""
+    version, _, window = member.partition(":")
+    return version, window
 
 
 def encode_entry(groups: Iterable[tuple[str, list[bytes]]]) -> bytes:
@@ -214,6 +289,39 @@ def decode_entry(entry: bytes) -> Iterator[tuple[str, int, int, memoryview]]:
         except UnicodeDecodeError:
             raise StorageError("the name of a cell is not UTF-8") from None
         yield name, width, count, view[body:at]
+
+
+@lru_cache(maxsize=4_096)
+def _bucket_of(cell: str) -> tuple[str, str]:
+    found = parse_cell(cell)
+    return found.metric, found.window
+
+
+def entry_reports(entry: bytes) -> dict[tuple[str, str], int]:
+    """How many reports of each (metric, window) a stream entry holds, by its headers.
+
+    What a damaged entry does not tell is one, under `UNKNOWN`: it is accounted for all the same.
+    """
+    found: dict[tuple[str, str], int] = {}
+    try:
+        for name, _, reports, _ in decode_entry(entry):
+            bucket = _bucket_of(name)
+            found[bucket] = found.get(bucket, 0) + reports
+    except StorageError:
+        found[UNKNOWN, UNKNOWN] = found.get((UNKNOWN, UNKNOWN), 0) + 1
+    return found
+
+
+def entry_position(entry_id: bytes) -> tuple[int, int]:
+    """A stream id as (milliseconds, number), which sort as the entries do. A checkpoint's mark ``.n`` is left out.
+
+    Raises:
+        StorageError: it is no stream id.
+    """
+    milliseconds, dash, number = entry_id.partition(b".")[0].partition(b"-")
+    if not (dash and milliseconds.isdigit() and number.isdigit()):
+        raise StorageError("not the id of a stream entry")
+    return int(milliseconds), int(number)
 
 
 def encode_cell(n: int, counters: Iterable[int]) -> bytes:

@@ -154,6 +154,44 @@ def parse_window(period: str, label: str, expires: date | None = None) -> Window
     return _window(period, start)
 
 
+def windows_until(last: Window, count: int) -> list[Window]:
+    """The ``count`` consecutive windows of which ``last`` is the latest, in order; fewer where the labels begin.
+
+    Raises:
+        WindowError: a `once` window has no neighbours.
+    """
+    found = [last]
+    while len(found) < count and found[-1].start > _FIRST:
+        found.append(_neighbour(last.period, found[-1].start - timedelta(microseconds=1)))
+    return found[::-1]
+
+
+def windows_from(first: Window, count: int) -> list[Window]:
+    """The ``count`` consecutive windows of which ``first`` is the earliest, in order; fewer where the labels end.
+
+    Raises:
+        WindowError: a `once` window has no neighbours.
+    """
+    found = [first]
+    while len(found) < count and found[-1].end < _AFTER:
+        found.append(_neighbour(first.period, found[-1].end))
+    return found
+
+
+def _neighbour(period: str, when: datetime) -> Window:
+    if period == ONCE:
+        raise WindowError("a 'once' window has no neighbours")
+    return _window(period, _start_of(period, when))
+
+
+def closes_at(window: Window, late_days: int) -> datetime:
+    """The first instant at which reports about ``window`` are no longer accepted: its end plus the late days.
+
+    A `once` window ends with its metric's last day.
+    """
+    return window.end + timedelta(days=late_days)
+
+
 def last_accepted_date(window: Window, late_days: int) -> date | None:
     """The latest UTC date on which a report about ``window`` is still accepted; None for `once`.
 
@@ -162,7 +200,7 @@ def last_accepted_date(window: Window, late_days: int) -> date | None:
     """
     if window.period == ONCE:
         return None
-    return (window.end + timedelta(days=late_days) - timedelta(microseconds=1)).date()
+    return (closes_at(window, late_days) - timedelta(microseconds=1)).date()
 
 
 def batch_until(last_dates: Iterable[date | None], sealed_on: date) -> date:

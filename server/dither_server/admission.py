@@ -68,6 +68,11 @@ class Admission:
     entry: bytes
     outcomes: Mapping[Bucket, Mapping[str, int]]
 
+    @property
+    def reports(self) -> int:
+        """Number of reports, accepted or not."""
+        return self.accepted + len(self.refusals)
+
 
 def check_until(envelope: Envelope, now: datetime) -> None:
     """Refuse a batch whose id could be forgotten already, or would have to be remembered for too long.

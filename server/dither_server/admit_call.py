@@ -29,7 +29,7 @@ def admit_call(
         admission: the verdict on the batch.
         high_water_bytes: backlog from which the partition takes no more.
     """
-    names = [keys.seen(admission.until.isoformat()), keys.stream, keys.backlog]
+    names = [keys.seen(admission.until.isoformat()), keys.stream, keys.backlog, keys.outcomes]
     arguments: list[bytes | int | str] = [
         admission.batch_id,
         admission.entry,
@@ -37,7 +37,7 @@ def admit_call(
         forget_at(admission.until),
     ]
     for (metric, window), counts in admission.outcomes.items():
-        names.append(keys.outcome(metric, window))
+        names += (keys.outcome(metric, window), keys.ever(metric))
         arguments += (counts[RECEIVED], len(counts) - 1)
         for word, number in counts.items():
             if word != RECEIVED:

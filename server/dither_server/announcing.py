@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dither_protocol.errors import RegistryError
 from dither_protocol.registry import Metric, Registry, decode_definition, encode_definition
-from dither_protocol.storage import metric_key, versions_key
+from dither_protocol.storage import METRICS_KEY, metric_key, versions_key
 from dither_server.store_rules import check_definition
 
 _LOG: Final = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ def announce(client: Any, registry: Registry) -> None:
                 check_definition(metric.name, metric.version, before, text)
                 pipe.set(metric_key(metric.name, metric.version), text)
             pipe.sadd(versions_key(metric.name), metric.version)
+            pipe.sadd(METRICS_KEY, metric.name)
         pipe.execute()
 
 

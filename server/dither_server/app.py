@@ -6,11 +6,23 @@ Run it with ``gunicorn -c python:dither_server.gunicorn_config``; it is configur
 import logging
 import os
 import sys
+from types import ModuleType
 from typing import Final
 
 from flask import Flask
 
-from dither_server import health, ingest, operator_api, problems
+from dither_server import (
+    health,
+    ingest,
+    keys_api,
+    monitoring,
+    openapi_api,
+    operator_api,
+    problems,
+    registry_api,
+    status_api,
+)
+from dither_server.dashboard import routes as dashboard
 from dither_server.service import Clock, build_service, utc_now
 from dither_server.settings import ConfigurationError, Settings
 from dither_server.store_rules import StoreUnavailable
@@ -39,13 +51,24 @@ def create_app(settings: Settings, *, clock: Clock = utc_now) -> Flask:
     app.url_map.merge_slashes = False  # else a doubled slash would be answered by a redirect
     app.extensions["dither"] = service
     problems.install(app)
-    for room in (ingest, operator_api, health):
+    for room in _rooms(settings.role):
         app.register_blueprint(room.blueprint(service))
     try:
         service.store.catalogue()
     except StoreUnavailable as error:
         _LOG.warning("starting without the store, it is prepared when it answers: %s", error)
     return app
+
+
+def _rooms(role: str) -> tuple[ModuleType, ...]:
+    """The modules whose routes a process of this role has; those of the other side do not exist in it."""
+    for_devices = (ingest, registry_api)
+    for_people = (operator_api, keys_api, status_api, monitoring, dashboard)
+    return {
+        "ingest": (*for_devices, openapi_api, health),
+        "operator": (*for_people, openapi_api, health),
+        "all": (*for_devices, *for_people, openapi_api, health),
+    }[role]
 
 
 def create_app_from_env() -> Flask:

@@ -6,7 +6,7 @@ caches are bounded, and nothing that a caller can make long is kept in them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
@@ -79,8 +79,7 @@ class Catalogue:
             window = metric.parse_window(label)
         except WindowError:
             return None
-        closes = window.end + timedelta(days=metric.late_days)
-        return Span(window.start - CLOCK_SKEW, closes, metric.expired(window))
+        return Span(window.start - CLOCK_SKEW, metric.closes_at(window), metric.expired(window))
 
     def _read_dimensions(self, name: str, version: int, given: tuple[tuple[str, str], ...]) -> str | None:
         try:

@@ -32,9 +32,11 @@ class CleanLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 logger_class = CleanLogger
 wsgi_app = "dither_server.app:create_app_from_env()"
 bind = _settings.bind
-worker_class = "gthread"
+worker_class = "dither_server.gunicorn_worker.ProblemWorker"
 workers = _settings.workers
 threads = _settings.threads
+max_requests = _settings.max_requests
+max_requests_jitter = _settings.max_requests_jitter
 preload_app = False  # each worker makes its own connections to the store
 
 timeout = 30  # seconds without a sign of life after which a worker is replaced
@@ -46,5 +48,8 @@ limit_request_fields = 50
 limit_request_field_size = 4_096
 
 accesslog = None  # an access log is a list of addresses and times
+access_log_format = (
+    '"%(m)s %(U)s" %(s)s %(B)s'  # whoever wants one: no address, no query, which may hold a token
+)
 errorlog = "-"
 control_socket_disable = True  # it would be one more file in somebody's home, and one more way in

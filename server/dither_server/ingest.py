@@ -25,9 +25,13 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/v1/reports")
     def post_reports() -> Response:
-        service.keyring.authorize(request.headers.get("Authorization"), Role.INGEST)
+        key = service.keyring.authorize(request.headers.get("Authorization"), Role.INGEST)
+        service.quotas.check(key.key_id, key.quota)
         admission = _judge(_body(request), service)
+        charge = service.quotas.charge(key.key_id, key.quota, admission.reports)
         outcome = service.store.admit(admission)
+        if outcome is not Outcome.NEW:
+            service.quotas.give_back(charge)
         if outcome is Outcome.FULL:
             raise Problem("overloaded", "the counting is behind; the same batch may be sent again later")
         return _accepted(admission, duplicate=outcome is Outcome.DUPLICATE)

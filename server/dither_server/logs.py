@@ -5,32 +5,15 @@ belongs into a log (invariant P5), so such a line is replaced, and any address e
 included. The one line that keeps its address is the one that says where the server listens.
 """
 
-import ipaddress
-import json
 import logging
-import re
-from datetime import UTC, datetime
 from typing import Any, Final
+
+from dither_protocol import log_lines
+from dither_protocol.log_lines import mask_addresses
 
 _LISTENING: Final = "Listening at: "
 _INVALID: Final = "Invalid request from ip="
-_CANDIDATE: Final = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)(?![\w])"
-)
-
-
-def mask_addresses(text: str) -> str:
-    """``text`` with each IPv4 and IPv6 address replaced by ``<address>``."""
-
-    def mask(found: re.Match[str]) -> str:
-        candidate = found.group().rstrip(".:") if not found.group().endswith("::") else found.group()
-        try:
-            ipaddress.ip_address(candidate)
-        except ValueError:
-            return found.group()
-        return "<address>" + found.group()[len(candidate) :]
-
-    return _CANDIDATE.sub(mask, text)
+_FAILED: Final = "Error handling request"
 
 
 def clean_message(record: logging.LogRecord) -> str:
@@ -40,38 +23,25 @@ def clean_message(record: logging.LogRecord) -> str:
         return message
     if message.startswith(_INVALID):
         return "a request that is not HTTP was refused"
+    if message.startswith(_FAILED):
+        message = message.partition("?")[0]  # a query may hold a token
     return mask_addresses(message)
 
 
-class HumanFormatter(logging.Formatter):
-    """``2026-11-29 13:05:00Z INFO gunicorn.error: message``."""
+class _Clean:
+    """The message of a server's records."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback below it."""
-        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        line = f"{when} {record.levelname} {record.name}: {clean_message(record)}"
-        traceback = self._traceback(record)
-        return f"{line}\n{traceback}" if traceback else line
-
-    def _traceback(self, record: logging.LogRecord) -> str:
-        return mask_addresses(self.formatException(record.exc_info)) if record.exc_info else ""
+    def message(self, record: logging.LogRecord) -> str:
+        """See `clean_message`."""
+        return clean_message(record)
 
 
-class JsonFormatter(HumanFormatter):
-    """One JSON object per line: time, level, logger, process, message, traceback."""
+class HumanFormatter(_Clean, log_lines.HumanFormatter):
+    """For people."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """One line without line breaks inside."""
-        document: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "process": record.process,
-            "message": clean_message(record),
-        }
-        if record.exc_info:
-            document["traceback"] = self._traceback(record)
-        return json.dumps(document, ensure_ascii=True)
+
+class JsonFormatter(_Clean, log_lines.JsonFormatter):
+    """One JSON object per line."""
 
 
 def log_config(style: str) -> dict[str, Any]:

@@ -1,96 +1,184 @@
-"""What is asked and what came out: the registry (public), the metrics and their published estimates (operators)."""
+"""What came out: the metrics, their published estimates, and what became of every report. For viewers and admins."""
 
-import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlencode
 
 from flask import Blueprint, Response, request
 
 from dither_protocol.labels import NAME
-from dither_protocol.registry import Metric, Registry
-from dither_server.answers import encode, json_answer, json_bytes
+from dither_protocol.registry import Metric
+from dither_protocol.storage import UNKNOWN
+from dither_server.answers import JSON, encode, json_answer, tagged, tagged_json
 from dither_server.auth import Role
+from dither_server.conservation import View, ledger_document
+from dither_server.csv_export import estimates_csv
+from dither_server.documents import read_estimates
+from dither_server.estimates_query import EstimatesQuery
+from dither_server.metric_document import metric_document
+from dither_server.plans import read_plan_request
+from dither_server.privacy import privacy_view
+from dither_server.privacy_document import privacy_document
 from dither_server.problems import Problem
-from dither_server.published import Selection, estimates_document
+from dither_server.published import check_dimensions, estimates_document
+from dither_server.quality import quality_document
+from dither_server.selection import Selection, interval, refuse_unknown
 from dither_server.service import Service
+from dither_server.statistics_plugin import planned, restated
 from dither_server.store_rules import Published
 
-_REGISTRY_MAX_AGE_S = 300
+CSV: Final = "text/csv"
+CSV_TYPE: Final = f"{CSV}; charset=utf-8; header=present"
+_LEDGER_BUDGET_S: Final = 10.0
+_INSTANT: Final = timedelta(seconds=1)
 
 
 def blueprint(service: Service) -> Blueprint:
     """The reading routes over one service."""
     routes = Blueprint("operator_api", __name__)
-    registry_body, registry_headers = _registry_answer(service.registry)
+    reader = _Reader(service)
 
-    def authorize_operator() -> None:
-        service.keyring.authorize(request.headers.get("Authorization"), Role.OPERATOR)
-
-    @routes.get("/v1/registry")
-    def get_registry() -> Response:
-        """The registry as devices read it: what is asked of them is no secret."""
-        answer = json_bytes(registry_body, headers=registry_headers)
-        return answer.make_conditional(request)  # type: ignore[return-value]  # it returns the answer itself
+    @routes.before_request
+    def authorize_viewer() -> None:
+        service.keyring.authorize(request.headers.get("Authorization"), Role.VIEWER)
 
     @routes.get("/v1/metrics")
     def get_metrics() -> Response:
-        authorize_operator()
-        return json_answer(
-            {"project": service.registry.project, "metrics": [_describe(m) for m in service.registry]}
-        )
+        refuse_unknown(_query(), ())
+        metrics = [reader.describe(metric) for metric in service.registry]
+        return tagged_json({"project": service.registry.project, "metrics": metrics})
 
     @routes.get("/v1/metrics/<name>")
     def get_metric(name: str) -> Response:
-        authorize_operator()
+        refuse_unknown(_query(), ())
         metric = service.registry.metrics.get(name)
         if metric is None:
             raise _unknown_metric()
-        return json_answer(_describe(metric))
+        return tagged_json(reader.describe(metric))
 
     @routes.get("/v1/metrics/<name>/estimates")
     def get_estimates(name: str) -> Response:
-        authorize_operator()
-        selection = Selection.from_query(request.args)
-        known = NAME.fullmatch(name)
-        published = service.store.published(name, selection.takes_field) if known else Published()
-        if not published.versions and name not in service.registry.metrics:
+        query = EstimatesQuery.read(name, _query())
+        published = reader.published(name, query)
+        document = estimates_document(
+            name, published, rollup=query.selection.rollup is not None, simultaneous=query.simultaneous
+        )
+        cursor = query.cursor(published.last)
+        if request.accept_mimetypes.best_match((JSON, CSV)) == CSV:
+            return tagged(_csv(document), mimetype=CSV_TYPE, headers=_link(cursor))
+        return tagged(encode(document | {"next": cursor}), headers=_link(cursor))
+
+    @routes.get("/v1/metrics/<name>/quality")
+    def get_quality(name: str) -> Response:
+        query = EstimatesQuery.read(name, _query(), intervals=False)
+        published = reader.published(name, query)
+        cursor = query.cursor(published.last)
+        document = reader.quality(name, published, query.selection)
+        return tagged(encode(document | {"next": cursor}), headers=_link(cursor))
+
+    @routes.get("/v1/privacy")
+    def get_privacy() -> Response:
+        refuse_unknown(_query(), ())
+        view = privacy_view(service.registry, service.clock().date())
+        return tagged_json(privacy_document(service.registry, view))
+
+    @routes.get("/v1/ledger")
+    def get_ledger() -> Response:
+        view = View.from_query(_query(), service.store.catalogue(), service.clock())
+        found = service.store.conservation(view, _LEDGER_BUDGET_S)
+        known = view.metric in (None, UNKNOWN, *service.registry.metrics)
+        if not known and not found.accounts:
             raise _unknown_metric()
-        return json_answer(estimates_document(name, published, selection))
+        document = ledger_document(found, view, tuple(service.registry.metrics))
+        content = encode({key: value for key, value in document.items() if key != "as_of"})
+        return tagged(encode(document), content=content)
+
+    @routes.post("/v1/plans")
+    def post_plans() -> Response:
+        refuse_unknown(_query(), ())
+        if request.mimetype != JSON:
+            raise Problem("unsupported-media-type", f"send {JSON}", "Content-Type")
+        if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise Problem("unsupported-encoding", "send no encoding", "Content-Encoding")
+        asked = read_plan_request(request.get_data(cache=False))
+        oracle = asked.oracle(service.registry)
+        return json_answer(
+            {"metric": asked.metric} | planned(oracle, asked.reports, asked.margin, asked.level)
+        )
 
     return routes
+
+
+class _Reader:
+    """What the routes read from the store."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self, metric: Metric) -> dict[str, object]:
+        """A metric with every version of it that is accepted."""
+        versions = self._service.store.catalogue().versions(metric.name)
+        return metric_document(metric, [version for _, version in sorted(versions.items())])
+
+    def published(self, name: str, query: EstimatesQuery) -> Published:
+        """The estimates that are asked for, with the intervals that are asked for.
+
+        Raises:
+            Problem: unknown-metric; query-invalid for dimensions that it never had.
+        """
+        found = self._service.store.published(name, query.selection) if NAME.fullmatch(name) else Published()
+        if not found.versions and name not in self._service.registry.metrics:
+            raise _unknown_metric()
+        check_dimensions(query.selection.dimensions, found)
+        if query.as_published:
+            return found
+        return restated(found, query.level, simultaneous=query.simultaneous)
+
+    def quality(self, name: str, published: Published, asked: Selection) -> dict[str, object]:
+        """The page of windows beside the accounts of all windows since the page before it."""
+        after, last = (_start(label) for label in (asked.after, published.last))
+        windows = Selection(
+            start=asked.start if after is None else after + _INSTANT,
+            end=asked.end if last is None else last + _INSTANT,
+        )
+        view = View(self._service.clock(), {}, name, windows)
+        return quality_document(name, published, self._service.store.conservation(view, _LEDGER_BUDGET_S))
+
+
+def _start(label: str | None) -> datetime | None:
+    found = None if label is None else interval(label)
+    return None if found is None else found.start
+
+
+def _query() -> Mapping[str, str]:
+    """The parameters of the request's address.
+
+    Raises:
+        Problem: query-invalid where one is given twice.
+    """
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            raise Problem(
+                "query-invalid", "is given more than once", name if NAME.fullmatch(name) else "query"
+            )
+    return request.args
 
 
 def _unknown_metric() -> Problem:
     return Problem("unknown-metric", "neither the registry nor the store knows a metric of this name")
 
 
-def _registry_answer(registry: Registry) -> tuple[bytes, dict[str, str]]:
-    body = encode(registry.document)
-    tag = hashlib.sha256(body).hexdigest()[:32]
-    return body, {"ETag": f'"{tag}"', "Cache-Control": f"public, max-age={_REGISTRY_MAX_AGE_S}"}
+def _csv(document: Mapping[str, object]) -> bytes:
+    raw = [each for version in document["versions"] for each in version["estimates"]]  # type: ignore[attr-defined]
+    estimates, damaged = read_estimates([*raw, *document["combined"]])  # type: ignore[misc]  # both are lists
+    if damaged:
+        raise Problem("internal-error", "some of the estimates cannot be read by this server; JSON has them")
+    return estimates_csv(estimates).encode()
 
 
-def _describe(metric: Metric) -> dict[str, object]:
-    """A metric with everything that its estimates depend on."""
-    oracle = metric.mechanism
-    return {
-        "name": metric.name,
-        "version": metric.version,
-        "params": metric.params_hash,
-        "type": metric.type,
-        "description": metric.description,
-        "owner": metric.owner,
-        "labels": metric.labels,
-        "mechanism": {
-            "name": oracle.name,
-            "epsilon": oracle.epsilon,
-            "d": oracle.d,
-            "p": oracle.p,
-            "q": oracle.q,
-        },
-        "period": metric.period,
-        "collection": metric.collection,
-        "dimensions": metric.dimensions,
-        "expires": metric.expires,
-        "min_reports": metric.min_reports,
-        "late_days": metric.late_days,
-        "use_case": metric.use_case,
-    }
+def _link(cursor: str | None) -> dict[str, str]:
+    """Where the next page is (RFC 8288)."""
+    if cursor is None:
+        return {}
+    return {"Link": f'<?{urlencode(request.args.to_dict() | {"cursor": cursor})}>; rel="next"'}

@@ -7,6 +7,7 @@ query parameter that is not known.
 
 import dataclasses
 import logging
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -17,6 +18,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from dither_protocol.errors import BatchError
 from dither_server.answers import encode, json_bytes
 from dither_server.auth import Forbidden, Unauthenticated
+from dither_server.quota import QuotaExceeded
 from dither_server.store_rules import StoreRefused, StoreUnavailable
 
 PROBLEM_JSON: Final = "application/problem+json"
@@ -35,7 +37,7 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "malformed-body": Kind(400, "The body is not a batch"),
+    "malformed-body": Kind(400, "The body is not understood"),
     "query-invalid": Kind(400, "The query is not understood"),
     "unauthorized": Kind(401, "A valid key is required"),
     "forbidden": Kind(403, "The key has another role"),
@@ -46,10 +48,14 @@ KINDS: Final[dict[str, Kind]] = {
     "too-many-reports": Kind(413, "The batch has too many reports"),
     "unsupported-media-type": Kind(415, "The content type is not supported"),
     "unsupported-encoding": Kind(415, "The content encoding is not supported"),
+    "level-unavailable": Kind(409, "The estimates are there at their published level alone"),
+    "plan-invalid": Kind(422, "The plan is not possible"),
     "until-past": Kind(422, "The batch is too late"),
     "until-too-far": Kind(422, "The batch lasts too long"),
+    "quota-exceeded": Kind(429, "The quota of the key is used up", retryable=True),
     "request-refused": Kind(400, "The request is refused"),
     "internal-error": Kind(500, "The server failed", retryable=True),
+    "statistics-not-installed": Kind(501, "This server computes no statistics"),
     "store-unavailable": Kind(503, "The store is unavailable", retryable=True),
     "overloaded": Kind(503, "The store takes no more for now", retryable=True),
     "not-ready": Kind(503, "The server is not ready", retryable=True),
@@ -99,7 +105,7 @@ class Problem(Exception):
             body["field"] = self.field
         headers = dict(self.headers)
         if kind.retryable:
-            headers["Retry-After"] = str(secrets.choice(_RETRY_AFTER_S))
+            headers.setdefault("Retry-After", str(secrets.choice(_RETRY_AFTER_S)))
         return json_bytes(encode(body | dict(self.members)), status, mimetype=PROBLEM_JSON, headers=headers)
 
 
@@ -116,6 +122,9 @@ def problem_of(error: Exception) -> Problem:  # noqa: PLR0911  # one return per 
         case Forbidden():
             challenge = 'Bearer realm="dither", error="insufficient_scope"'
             return Problem("forbidden", str(error), headers={"WWW-Authenticate": challenge})
+        case QuotaExceeded():
+            wait_s = math.ceil(error.ends_in_s) + secrets.randbelow(error.quota.spread_s) + 1
+            return Problem("quota-exceeded", str(error), headers={"Retry-After": str(wait_s)})
         case StoreUnavailable():
             return Problem("store-unavailable", str(error))
         case StoreRefused():

@@ -1,31 +1,25 @@
-"""Choosing among published estimates, and saying how versions go together (design section 5).
+"""The answer to a query for estimates, and how versions go together in it (design section 5).
 
 Pure; the documents themselves are the estimator's and pass through unread.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
-from dither_protocol.errors import RegistryError, WindowError
-from dither_protocol.registry import decode_definition
-from dither_protocol.storage import dimensions_text, parse_dimensions_text
-from dither_protocol.windows import ONCE, PERIODS, Window, parse_window
+from dither_protocol.errors import DimensionError, RegistryError
+from dither_protocol.labels import NAME
+from dither_protocol.registry import Metric, decode_definition
+from dither_protocol.storage import parse_dimensions_text
 from dither_server.problems import Problem
+from dither_server.selection import ALL_DIMENSIONS
 from dither_server.store_rules import Published, PublishedVersion
 
-_COMPANION: Final = "n|"
-"""Begins the fields in which the worker keeps how many reports an estimate is from: for its own script alone."""
-_ALL_DIMENSIONS: Final = "*"
 _REMEMBERED_DEFINITIONS: Final = 256
-_PARAMETERS: Final = ("from", "to", "dimensions")
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}", re.ASCII)
 
 
 class Rule(StrEnum):
@@ -44,132 +38,50 @@ class Combination:
     reason: str
 
 
-@lru_cache(maxsize=4_096)
-def _interval(label: str) -> Window | None:
-    """The window of a label of any period but ``once``; None where it is no label."""
-    for period in PERIODS:
-        if period != ONCE:
-            try:
-                return parse_window(period, label)
-            except WindowError:
-                continue
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which estimates are asked for.
-
-    Attributes:
-        start: only windows that begin then or later; None for all.
-        end: only windows that begin before; None for all.
-        dimensions: only this text of dimensions, ``*`` for the sum over all; None for every one.
-    """
-
-    start: datetime | None = None
-    end: datetime | None = None
-    dimensions: str | None = None
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Self:
-        """Read ``from``, ``to`` (labels of any period, both included) and ``dimensions`` (``os=linux`` or ``*``).
-
-        Raises:
-            Problem: query-invalid, naming the parameter: it is unknown, not understood, or a ``from`` after ``to``.
-        """
-        _refuse_unknown(query)
-        first, last = _bound(query, "from"), _bound(query, "to")
-        if first is not None and last is not None and first.start >= last.end:
-            raise Problem("query-invalid", "must not be after 'to'", "from")
-        return cls(
-            start=None if first is None else first.start,
-            end=None if last is None else last.end,
-            dimensions=_dimensions(query.get("dimensions")),
-        )
-
-    def takes(self, window: str, dimensions: str) -> bool:
-        """Whether an estimate is asked for. A ``once`` window lies in every range."""
-        if self.dimensions is not None and dimensions != self.dimensions:
-            return False
-        found = _interval(window)
-        if found is None:
-            return True
-        return (self.start is None or self.start <= found.start) and (
-            self.end is None or found.start < self.end
-        )
-
-    def takes_field(self, field: str) -> bool:
-        """The same for the field of an estimate; a companion of the worker's script is never asked for."""
-        window, _, dimensions = field.partition("|")
-        return not field.startswith(_COMPANION) and self.takes(window, dimensions)
-
-
-def _refuse_unknown(query: Mapping[str, str]) -> None:
-    for name in query:
-        if name not in _PARAMETERS:
-            known = ", ".join(_PARAMETERS)
-            field = name if _PLAIN_NAME.fullmatch(name) else "query"
-            raise Problem("query-invalid", f"is not a parameter here; known are {known}", field)
-
-
-def _bound(query: Mapping[str, str], name: str) -> Window | None:
-    label = query.get(name)
-    if label is None:
-        return None
-    found = _interval(label) if len(label) <= 16 else None
-    if found is None:
-        raise Problem(
-            "query-invalid", "must be a window such as 2026-11-29, 2026-11-29T13, 2026-W48 or 2026-11", name
-        )
-    return found
-
-
-def _dimensions(text: str | None) -> str | None:
-    if text is None or text == _ALL_DIMENSIONS:
-        return text
-    try:
-        return dimensions_text(tuple(sorted(parse_dimensions_text(text))))
-    except ValueError:
-        raise Problem("query-invalid", "must be such as os=linux,channel=beta, or *", "dimensions") from None
-
-
-def estimates_document(name: str, published: Published, selection: Selection) -> dict[str, object]:
+def estimates_document(
+    name: str, published: Published, *, rollup: bool = False, simultaneous: bool = False
+) -> dict[str, object]:
     """The chosen estimates of a metric: each version's own side by side, beside them those over several versions.
 
     Where the versions cannot be combined there is no combined estimate either, even if an earlier selection of
     versions had one: what is shown never contradicts the rule.
     """
-    chosen = [(version, _chosen(version.estimates, selection)) for version in published.versions]
-    combined = _chosen(published.combined, selection)
-    combination = _combination([version for version, documents in chosen if documents], bool(combined))
+    versions = [version for version in published.versions if version.estimates]
+    combination = _combination(versions, combined=bool(published.combined), rollup=rollup)
+    if simultaneous and combination.rule is Rule.WEIGHTED:
+        combination = Combination(
+            Rule.SIDE_BY_SIDE, "there are no simultaneous intervals over several versions"
+        )
     return {
         "metric": name,
         "versions": [
             {
                 "version": version.version,
                 "params": msgspec.json.decode(version.definition)["params"],
-                "estimates": _raw(documents),
+                "estimates": _raw(version.estimates),
             }
-            for version, documents in chosen
+            for version in published.versions
         ],
-        "combined": _raw(combined) if combination.rule is Rule.WEIGHTED else [],
+        "combined": _raw(published.combined) if combination.rule is Rule.WEIGHTED else [],
         "combination": combination,
     }
 
 
-def _raw(documents: Iterable[bytes]) -> list[msgspec.Raw]:
-    return [msgspec.Raw(document) for document in documents]
+def _raw(estimates: Mapping[tuple[str, str], bytes]) -> list[msgspec.Raw]:
+    """By windows, then by dimensions: labels of one period sort as text in the order of time."""
+    return [msgspec.Raw(document) for _, document in sorted(estimates.items())]
 
 
-def _combination(versions: Sequence[PublishedVersion], combined: bool) -> Combination:
+def _combination(versions: Sequence[PublishedVersion], *, combined: bool, rollup: bool) -> Combination:
     """How the versions that have estimates go together, by their stored definitions.
 
     Args:
         versions: those with an estimate in the selection.
         combined: whether the selection has an estimate over several of them.
+        rollup: whether these are over several windows; then others may have reports about earlier ones.
     """
     if len(versions) < 2:
-        return Combination(Rule.SINGLE, f"{'one' if versions else 'no'} version has estimates here")
+        return _few(versions, combined=combined and rollup)
     known = [_question(version.definition) for version in versions]
     questions = [question for question in known if question is not None]
     if len(questions) < len(known):
@@ -188,20 +100,70 @@ def _combination(versions: Sequence[PublishedVersion], combined: bool) -> Combin
     )
 
 
-@lru_cache(_REMEMBERED_DEFINITIONS)
+def _few(versions: Sequence[PublishedVersion], *, combined: bool) -> Combination:
+    if combined:
+        reason = "the rollups here contain windows of other versions, with the same labels and period"
+        return Combination(Rule.WEIGHTED, reason)
+    return Combination(Rule.SINGLE, f"{'one' if versions else 'no'} version has estimates here")
+
+
+def readable_definitions(published: Published) -> dict[int, Metric]:
+    """The versions that this version of Dither can read, by number."""
+    found = {version.version: _metric(version.definition) for version in published.versions}
+    return {version: metric for version, metric in found.items() if metric is not None}
+
+
+def check_dimensions(dimensions: str | None, published: Published) -> None:
+    """Refuse dimensions that no version of the metric has ever had.
+
+    Args:
+        dimensions: their text; None or ``*`` are right for every metric.
+        published: has the definitions. One that this server cannot read may allow anything.
+
+    Raises:
+        Problem: query-invalid, naming the dimension.
+    """
+    if dimensions in (None, ALL_DIMENSIONS) or not published.versions:
+        return
+    given = dict(parse_dimensions_text(str(dimensions)))
+    metrics = [_metric(version.definition) for version in published.versions]
+    if not any(metric is None or _takes(metric, given) for metric in metrics):
+        latest = metrics[-1]
+        known = {} if latest is None else latest.dimensions
+        raise Problem("query-invalid", _wrong_dimensions(given, known), "dimensions")
+
+
+def _takes(metric: Metric, given: Mapping[str, str]) -> bool:
+    try:
+        metric.check_dimensions(given)
+    except DimensionError:
+        return False
+    return True
+
+
+def _wrong_dimensions(given: Mapping[str, str], known: Mapping[str, Sequence[str]]) -> str:
+    for name in given:
+        if name not in known:
+            which = f" '{name}'" if NAME.fullmatch(name) else " of this name"
+            return f"the metric has no dimension{which}; it has {', '.join(known) or 'none'}"
+    for name, values in known.items():
+        if name not in given:
+            return f"must give every dimension of the metric: {', '.join(known)}; or * for the sum over all"
+        if given[name] not in values:
+            return f"'{name}' has no such value; it has {', '.join(values)}"
+    return "no version of the metric has had these"
+
+
 def _question(definition: bytes) -> tuple[tuple[str, ...], str] | None:
     """(labels, period) of an announced version; None where this version of Dither cannot read it."""
+    metric = _metric(definition)
+    return None if metric is None else (metric.labels, metric.period)
+
+
+@lru_cache(_REMEMBERED_DEFINITIONS)
+def _metric(definition: bytes) -> Metric | None:
+    """An announced version; None where this version of Dither cannot read it."""
     try:
-        metric = decode_definition(definition)
+        return decode_definition(definition)
     except RegistryError:
         return None
-    return metric.labels, metric.period
-
-
-def _chosen(estimates: Mapping[str, bytes], selection: Selection) -> list[bytes]:
-    """Labels of one period sort as text in the order of time."""
-    fields = (field.partition("|") for field in estimates if not field.startswith(_COMPANION))
-    wanted = sorted(
-        (window, dimensions) for window, _, dimensions in fields if selection.takes(window, dimensions)
-    )
-    return [estimates[f"{window}|{dimensions}"] for window, dimensions in wanted]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from dither_protocol.errors import RegistryError
 from dither_protocol.registry import Registry, load_registry
 from dither_server.auth import Keyring
+from dither_server.quota import Quotas
 from dither_server.settings import ConfigurationError, Settings
 from dither_server.store import Store
 
@@ -27,6 +28,7 @@ class Service:
     registry: Registry
     keyring: Keyring
     store: Store
+    quotas: Quotas
     clock: Clock
 
 
@@ -34,12 +36,17 @@ def build_service(settings: Settings, clock: Clock = utc_now) -> Service:
     """Read the files that the settings name, and make a client of the store (which connects later).
 
     Raises:
-        ConfigurationError: the registry or the keys file cannot be read, or breaks a rule.
+        ConfigurationError: the registry or the keys file cannot be read, or breaks a rule; the store's folder is not
+            there.
     """
+    if settings.store_path is not None and not settings.store_path.is_dir():
+        raise ConfigurationError("DITHER_STORE_PATH", "is no folder")
     try:
         registry = load_registry(settings.registry)
     except OSError as error:
         raise ConfigurationError("registry", f"cannot be read ({error.strerror})") from None
     except RegistryError as error:
         raise ConfigurationError("registry", str(error)) from None
-    return Service(settings, registry, Keyring(settings.keys_file), Store(settings, registry), clock)
+    keyring = Keyring(settings.keys_file, clock)
+    store = Store(settings, registry)
+    return Service(settings, registry, keyring, store, Quotas(store.take_quota), clock)

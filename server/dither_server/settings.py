@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from dither_protocol.storage import DEFAULT_PARTITIONS, MAX_PARTITIONS
+from dither_protocol.store_url import StoreUrlError, mask_store_url, parse_store_url
 
-STORE_SCHEMES: Final = ("redis", "rediss", "unix")
 _PREFIX: Final = "DITHER_"
-_LATER_ACKS: Final = ("replica",)
 
 
 class ConfigurationError(Exception):
@@ -25,30 +23,29 @@ class ConfigurationError(Exception):
         self.problem = problem
 
 
-def mask_url(url: str) -> str:
-    """``url`` without its password and without its query, which may hold one as well."""
-    parts = urlsplit(url)
-    account, at, host = parts.netloc.rpartition("@")
-    user, colon, _ = account.partition(":")
-    masked = f"{user}:***" if colon else user
-    return f"{parts.scheme}://{masked}{at}{host}{parts.path}" + ("?***" if parts.query else "")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How one server process runs.
 
     Attributes:
-        store_url: the Redis or Valkey server, ``redis://``, ``rediss://`` or ``unix://``.
+        store_url: the Redis or Valkey server or cluster (`dither_protocol.store_url`).
         registry: path of the registry's TOML file.
         keys_file: path of the JSON file with the hashes of the API keys.
-        ack: when a batch is acknowledged: ``fsync``, once it is on the store's disk; ``memory``, before.
+        ack: when a batch is acknowledged: ``memory``, once the store has it; ``fsync``, once it is on the store's
+            disk; ``replica``, once in addition other stores have it in memory.
+        replicas: how many other stores those are; only with ``replica``.
         store_durable: the operator vouches for a store that hides its configuration.
         partitions: into how many partitions the store is split; fixed at its creation.
-        high_water_bytes: backlog of one partition, bytes of stream entries, from which it takes no more.
+        high_water_bytes: backlog of one partition, bytes of stream entries, from which it takes no more; None for
+            what fits into the store's memory (`dither_server.store_rules.high_water`).
+        store_path: a folder on the store's disk, where that is a disk of this machine.
+        min_free_bytes: free space of that disk below which nothing more is taken.
+        role: ``ingest`` serves devices alone, ``operator`` people alone, ``all`` both; what is not served is not there.
         bind: address and port to listen on, or ``unix:PATH``.
         workers: number of server processes.
         threads: number of threads of each.
+        max_requests: requests after which a process is replaced by a fresh one; 0 for never.
+        max_requests_jitter: up to so many more, drawn at random, so that not all are replaced at once.
         log: ``human`` or ``json`` lines.
     """
 
@@ -56,17 +53,23 @@ class Settings:
     registry: Path
     keys_file: Path
     ack: str = "fsync"
+    replicas: int = 1
     store_durable: bool = False
     partitions: int = DEFAULT_PARTITIONS
-    high_water_bytes: int = 64 << 20
+    high_water_bytes: int | None = None
+    store_path: Path | None = None
+    min_free_bytes: int = 256 << 20
+    role: str = "all"
     bind: str = "127.0.0.1:8787"
     workers: int = 2
     threads: int = 8
+    max_requests: int = 0
+    max_requests_jitter: int = 0
     log: str = "human"
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"{name}={mask_url(value) if name == 'store_url' else value!r}"
+            f"{name}={mask_store_url(value) if name == 'store_url' else value!r}"
             for name, value in vars(self).items()
         )
         return f"Settings({shown})"
@@ -87,30 +90,21 @@ class Settings:
             variable = _PREFIX + name.upper()
             if variable in given:
                 found[name] = read(variable, given[variable])
+        if "replicas" in found and found.get("ack") != "replica":
+            raise ConfigurationError(_PREFIX + "REPLICAS", "needs DITHER_ACK=replica")
         return cls(**found)  # type: ignore[arg-type]  # each reader gives its field's type
 
 
 def _store_url(variable: str, value: str) -> str:
     try:
-        parts = urlsplit(value)
-        port_is_a_number = parts.port is None or parts.port > 0
-    except ValueError:
-        raise ConfigurationError(variable, "is not a URL") from None
-    if parts.scheme not in STORE_SCHEMES or not port_is_a_number:
-        raise ConfigurationError(variable, "must begin with " + ", ".join(f"{s}://" for s in STORE_SCHEMES))
-    if not (parts.path if parts.scheme == "unix" else parts.hostname):
-        raise ConfigurationError(variable, "names no server")
+        parse_store_url(value)
+    except StoreUrlError as error:
+        raise ConfigurationError(variable, str(error)) from None
     return value
 
 
 def _path(_: str, value: str) -> Path:
     return Path(value)
-
-
-def _ack(variable: str, value: str) -> str:
-    if value in _LATER_ACKS:
-        raise ConfigurationError(variable, f"'{value}' is not supported yet; use fsync or memory")
-    return _choice("fsync", "memory")(variable, value)
 
 
 def _choice(*words: str) -> Callable[[str, str], str]:
@@ -150,12 +144,18 @@ _READERS: Final[dict[str, Callable[[str, str], object]]] = {
     "store_url": _store_url,
     "registry": _path,
     "keys_file": _path,
-    "ack": _ack,
+    "ack": _choice("fsync", "memory", "replica"),
+    "replicas": _whole(1, 16),
     "store_durable": _flag,
     "partitions": _whole(1, MAX_PARTITIONS),
     "high_water_bytes": _whole(1, 2**50),
+    "store_path": _path,
+    "min_free_bytes": _whole(0, 2**50),
+    "role": _choice("all", "ingest", "operator"),
     "bind": _bind,
     "workers": _whole(1, 256),
     "threads": _whole(1, 256),
+    "max_requests": _whole(0, 2**31),
+    "max_requests_jitter": _whole(0, 2**31),
     "log": _choice("human", "json"),
 }

@@ -4,68 +4,93 @@ A client is thread-safe, and opens its connections when they are first used. Two
 `StoreUnavailable` for what may be over in a moment, `StoreRefused` for what a person has to put right.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.resources import files
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from dither_protocol.registry import Registry
+from dither_protocol.spreading import Faults, ask, spread
 from dither_protocol.storage import (
     META_KEY,
     PartitionKeys,
-    combined_key,
-    estimate_key,
     partition_of,
     partition_tags,
+    quota_key,
 )
+from dither_protocol.store_url import StoreUrlError, parse_store_url
 from dither_server.admission import Admission
 from dither_server.admit_call import Outcome, admit_call
-from dither_server.announcing import announce, definitions, older_versions
+from dither_server.admitting import Admitting, Rounds
+from dither_server.announcing import announce, older_versions
 from dither_server.catalogue import Catalogue
-from dither_server.group_commit import GroupCommit
-from dither_server.settings import Settings
+from dither_server.circuit import Circuit
+from dither_server.conservation import Conservation, View
+from dither_server.counting_state import CountingState, read_counting_state
+from dither_server.disk_floor import DiskFloor
+from dither_server.measuring import measure
+from dither_server.nodes import ALONE, ClusterNodes, Nodes, OneServer
+from dither_server.quota import Part, Quota, ask_store
+from dither_server.readiness import Readiness
+from dither_server.reading import read_published
+from dither_server.selection import Selection
+from dither_server.settings import ConfigurationError, Settings
 from dither_server.store_rules import (
     CONFIG_NAMES,
     Config,
     Published,
-    PublishedVersion,
     StoreRefused,
     StoreUnavailable,
     check_config,
     check_meta,
-    eviction_problem,
     expected_meta,
+    high_water,
+    least_memory,
+    text_map,
 )
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _READ_TIMEOUT_S: Final = 1.0
 _TRIES_AGAIN: Final = 1
 _PREPARE_WAIT_S: Final = 1.0
-
-ScriptCall = tuple[bytes | int | str, ...]
-"""Number of keys, keys and arguments of one run of the admit script."""
+_PAUSE_S: Final = 0.5
 
 # The replies by which a living store says "not now"; any other is a fault of ours and stays an error 500.
 _NOT_NOW: Final = (
     redis.exceptions.OutOfMemoryError,
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.ClusterDownError,
     redis.exceptions.TryAgainError,
+    redis.exceptions.AskError,  # a slot is on its way to another master
 )
-_NO_SCRIPT: Final = redis.exceptions.NoScriptError
-_NOT_NOW_WORDS: Final = ("MISCONF", "BUSY", "NOREPLICAS")  # redis-py has no class for these
+# redis-py has no class for these; the last one ends a WAIT whose store has become a replica
+_NOT_NOW_WORDS: Final = ("MISCONF", "BUSY", "NOREPLICAS", "UNBLOCKED")
+_LOST: Final = ("connection", "timeout", "loading", "readonly", "cluster")
+"""Kinds after which the store that answers next may be another one."""
+_ELSEWHERE: Final = ("readonly", "cluster")
+"""Kinds after which the URL may lead elsewhere, and open connections never will."""
+_SILENT: Final = ("timeout", "loading", "replicas", "cluster")
+"""Kinds that a caller has to wait for."""
+_FINDING: Final = "nodes"
+"""Stands for a master where the nodes of a cluster have still to be found."""
+
+_Found = TypeVar("_Found")
+
+_FAULTS: Final = Faults(redis.ConnectionError, redis.TimeoutError, redis.exceptions.MovedError)
 
 
 @contextmanager
 def _store_errors() -> Iterator[None]:
     try:
         yield
+    except redis.exceptions.RedisClusterException as error:
+        raise _cluster_error(error) from None
+    except redis.exceptions.MovedError:
+        raise StoreRefused("is a node of a cluster; use cluster:// in DITHER_STORE_URL") from None
     except redis.TimeoutError:
         raise StoreUnavailable("timeout") from None
     except redis.AuthenticationError:  # a ConnectionError to redis-py, and nothing that waiting would cure
@@ -73,14 +98,129 @@ def _store_errors() -> Iterator[None]:
     except redis.ConnectionError as error:  # BusyLoadingError is one too
         kind = "loading" if isinstance(error, redis.BusyLoadingError) else "connection"
         raise StoreUnavailable(kind) from None
+    except redis.exceptions.ReadOnlyError:
+        raise StoreUnavailable("readonly") from None
+    except redis.exceptions.ClusterError:
+        raise StoreUnavailable("refusing") from None
     except redis.ResponseError as error:
         if isinstance(error, _NOT_NOW) or str(error).startswith(_NOT_NOW_WORDS):
             raise StoreUnavailable("refusing") from None
         raise
 
 
+def _cluster_error(error: redis.exceptions.RedisClusterException) -> Exception:
+    """What the library means when it finds no cluster; the error itself where it is a fault of ours."""
+    if isinstance(error.__cause__, redis.AuthenticationError):
+        return StoreRefused("does not accept the password in DITHER_STORE_URL")
+    if "mode is not enabled" in str(error):
+        return StoreRefused("is no cluster, or hides CLUSTER SLOTS; for one server use redis://")
+    if "cannot be connected" in str(error) or "not covered" in str(error):
+        return StoreUnavailable("cluster")
+    return error
+
+
+class _Cluster(redis.RedisCluster):
+    """The library's client of a cluster, within our limits."""
+
+    # After silence another try would take as long, and after "down" it would be as much in vain.
+    ERRORS_ALLOW_RETRY: Any = (redis.ConnectionError,)
+
+    def pipeline(self, transaction: Any = None, shard_hint: Any = None) -> Any:
+        """A pipeline over the masters; see `dither_server.nodes`."""
+        return _ClusterPipeline(self, bool(transaction))
+
+
+class _ClusterPipeline(redis.client.Pipeline):
+    """Commands for a cluster, in one round trip to each master. A transaction stays within one slot."""
+
+    def __init__(self, cluster: Any, transaction: bool) -> None:
+        some_master = cluster.get_redis_connection(cluster.get_default_node())
+        super().__init__(some_master.connection_pool, some_master.response_callbacks, transaction, None)
+        self._cluster = cluster
+        self._ask = partial(ask, transaction=transaction)
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """The result of each command, or its exception in its place."""
+        commands, self.command_stack = self.command_stack, []
+        results = spread(self._cluster, _FAULTS, commands, self._ask)
+        for result in results if raise_on_error else ():
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+
+def _open(url: str) -> Nodes:
+    """The masters that a URL leads to.
+
+    Raises:
+        ConfigurationError: it is no URL of a store, or has an option that nobody knows.
+    """
+    library: Any = redis
+    limits: dict[str, Any] = {"socket_connect_timeout": _CONNECT_TIMEOUT_S, "socket_timeout": _READ_TIMEOUT_S}
+    try:
+        found = parse_store_url(url)
+        parsed = [library.connection.parse_url(each) for each in found.urls]
+        options = parsed[0] | {}
+        options.pop("connection_class", redis.Connection)(**options)  # connects when it is first used
+        if found.clustered and not options.keys() <= set(library.cluster.REDIS_ALLOWED_KEYS):
+            raise ValueError  # the library would leave it out, a rule for TLS as well, without a word
+    except StoreUrlError as error:
+        raise ConfigurationError("DITHER_STORE_URL", str(error)) from None
+    except (TypeError, ValueError, redis.RedisError):
+        raise ConfigurationError("DITHER_STORE_URL", "has an option with an unknown name or value") from None
+    # A lost connection is tried again at once. Silence is not: whoever sent the batch tries again, later.
+    retry = Retry(NoBackoff(), _TRIES_AGAIN, (redis.ConnectionError,))
+    if not found.clustered:
+        return OneServer(redis.Redis.from_url(url, retry=retry, **limits))
+
+    def connect() -> _Cluster:
+        others = [library.cluster.ClusterNode(each["host"], each.get("port", 6379)) for each in parsed[1:]]
+        return _Cluster(url=found.urls[0], startup_nodes=others, retry=retry, **limits)
+
+    return ClusterNodes(connect, _FAULTS)
+
+
+class _Trials:
+    """Stands around calls of the store, or of one master, and turns them away while it is known not to answer."""
+
+    def __init__(self) -> None:
+        self._circuits: dict[str, Circuit] = {}
+
+    def circuit(self, master: str) -> Circuit:
+        """Of one master."""
+        return self._circuits.setdefault(master, Circuit(_PAUSE_S))
+
+    @contextmanager
+    def __call__(self, master: str = ALONE) -> Iterator[None]:
+        """Around one call."""
+        circuit = self.circuit(master)
+        fault = circuit.enter()
+        if fault:
+            raise StoreUnavailable(fault)
+        try:
+            with _store_errors():
+                yield
+        except StoreUnavailable as error:
+            fault = error.kind if error.kind in _SILENT else ""
+            raise
+        finally:
+            circuit.leave(fault)
+
+
+def _config(client: Any) -> Config | None:
+    """The options of a master; None where it hides them."""
+    try:
+        return text_map(client.config_get(*CONFIG_NAMES))
+    except redis.exceptions.NoPermissionError:
+        return None
+    except redis.ResponseError as error:
+        if "unknown command" in str(error).lower():  # renamed or disabled, as hosted stores do
+            return None
+        raise
+
+
 class Store:
-    """The partitions of one Redis or Valkey server.
+    """The partitions of a Redis or Valkey server, or of a cluster of them.
 
     Args:
         settings: where it is and what is asked of it.
@@ -91,22 +231,28 @@ class Store:
         self._settings = settings
         self._registry = registry
         self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
-        self._redis: redis.Redis = redis.Redis.from_url(
-            settings.store_url,
-            socket_connect_timeout=_CONNECT_TIMEOUT_S,
-            socket_timeout=_READ_TIMEOUT_S,
-            retry=Retry(NoBackoff(), _TRIES_AGAIN),
-        )
-        self._admit_source = files("dither_server").joinpath("scripts/admit.lua").read_bytes()
-        # EVALSHA names a script so
-        self._admit_sha = hashlib.sha1(self._admit_source, usedforsecurity=False).hexdigest()
-        self._admissions: GroupCommit[ScriptCall, Any] = GroupCommit(self._admit_all)
+        self._nodes = _open(settings.store_url)
+        self._trial = (
+            _Trials()
+        )  # an object of its own: what refers to it must not refer to the store in a circle
+        replicas = settings.replicas if settings.ack == "replica" else 0
+        rounds = Rounds(self._nodes, replicas, self._trial, redis.exceptions.NoScriptError)
+        self._admitting = Admitting(rounds)
+        self._readiness = Readiness(self._nodes, self._keys, rounds, _config)
+        self._fit: set[str] = set()
+        self._disk = DiskFloor(settings.store_path, settings.min_free_bytes)
+        self._high_water_bytes = high_water(None, settings)
         self._preparing = Lock()
         self._catalogue: Catalogue | None = None
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._redis.close()
+        self._nodes.close()
+
+    @property
+    def _redis(self) -> Any:
+        """The library's client: of the server, or of the cluster as a whole."""
+        return self._nodes.client
 
     def catalogue(self) -> Catalogue:
         """The accepted metrics, once the store has been found fit and knows them.
@@ -121,10 +267,13 @@ class Store:
         ready = self._catalogue  # read once: another thread may withdraw it
         if ready is not None:
             return ready
+        fault = self._trial.circuit(ALONE).fault()
+        if fault:  # somebody finds out whether it is over: nobody waits for that one
+            raise StoreUnavailable(fault)
         if not self._preparing.acquire(timeout=_PREPARE_WAIT_S):
             raise StoreUnavailable("preparing")
         try:
-            with self._guard():
+            with self._guard(), self._trial():
                 ready = self._catalogue or self._prepare()
                 self._catalogue = ready
                 return ready
@@ -132,32 +281,55 @@ class Store:
             self._preparing.release()
 
     @contextmanager
-    def _guard(self) -> Iterator[None]:
+    def _guard(self, master: str = ALONE) -> Iterator[None]:
+        """Errors of the store in our words; what was lost is prepared again before it is used.
+
+        Of a cluster that is the master alone: what lives on the others goes on.
+        """
         try:
             with _store_errors():
                 yield
         except StoreUnavailable as error:
-            if error.kind in ("connection", "loading"):
-                self._catalogue = None
+            if error.kind in _LOST:
+                self._fit.discard(master)
+                self._catalogue = self._catalogue if self._nodes.clustered else None
+            if error.kind in _ELSEWHERE:
+                self._nodes.start_over()
             raise
 
     def _prepare(self) -> Catalogue:
-        check_config(self._config(), self._settings)
-        for name, value in expected_meta(self._settings).items():
-            self._redis.hsetnx(META_KEY, name, value)
-        check_meta(_text_map(self._redis.hgetall(META_KEY)), self._settings)
-        announce(self._redis, self._registry)
+        masters = self._nodes.masters()
+        configs = [_config(client) for client in masters.values()]
+        for config in configs:
+            check_config(config, self._settings)
+        self._high_water_bytes = high_water(least_memory(configs), self._settings, len(masters))
+        self._create()
+        self._fit = set(masters)
         return Catalogue(self._registry, older_versions(self._redis, self._registry))
 
-    def _config(self) -> Config | None:
-        try:
-            return _text_map(self._redis.config_get(*CONFIG_NAMES))
-        except redis.exceptions.NoPermissionError:
-            return None
-        except redis.ResponseError as error:
-            if "unknown command" in str(error).lower():  # renamed or disabled, as hosted stores do
-                return None
-            raise
+    def _create(self) -> None:
+        for name, value in expected_meta(self._settings).items():
+            self._redis.hsetnx(META_KEY, name, value)
+        check_meta(text_map(self._redis.hgetall(META_KEY)), self._settings)
+        announce(self._redis, self._registry)
+
+    def _take_up(self, master: str) -> None:
+        """Check a master of a cluster that is new, or back, before it is used: it may be another server by now."""
+        if not self._nodes.clustered or master in self._fit:
+            return
+        with self._trial(master):
+            client = self._nodes.masters().get(master)
+            if client is None:
+                raise StoreUnavailable("connection")  # replaced a moment ago
+            try:
+                config = _config(client)
+            except (redis.ConnectionError, redis.TimeoutError):
+                self._nodes.look_again(master)
+                raise
+            check_config(config, self._settings)
+        with suppress(StoreUnavailable), self._trial():  # what belongs on others waits until they are back
+            self._create()
+        self._fit.add(master)
 
     def admit(self, admission: Admission) -> Outcome:
         """Run the admit script: afterwards the batch is durable, or nothing has changed.
@@ -165,111 +337,96 @@ class Store:
         Raises:
             StoreUnavailable: it is not known to be durable; the same batch may be tried again.
         """
+        if not self._disk.has_room():
+            raise StoreUnavailable("disk")
         keys = self._keys[partition_of(admission.batch_id, len(self._keys))]
-        names, arguments = admit_call(keys, admission, self._settings.high_water_bytes)
-        with self._guard():
-            return Outcome(self._admissions.submit((len(names), *names, *arguments)))
+        names, arguments = admit_call(keys, admission, self._high_water_bytes)
+        with self._guard(), self._trial(_FINDING):
+            master = self._nodes.master_of(keys.stream)
+        with self._guard(master):
+            self._take_up(master)
+            return Outcome(self._admitting.run(master, (len(names), *names, *arguments)))
 
-    def _admit_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Run the admit script for each call, in one round trip; exceptions stand in the place of their results."""
-        results = self._run_admit(calls)
-        forgotten = [place for place, result in enumerate(results) if isinstance(result, _NO_SCRIPT)]
-        if forgotten:  # those that ran are not run again: each would find itself a duplicate
-            self._redis.script_load(self._admit_source)
-            again = self._run_admit([calls[place] for place in forgotten])
-            for place, result in zip(forgotten, again, strict=True):
-                results[place] = result
-        return results
+    def take_quota(self, key_id: str, quota: Quota, least: int, wished: int) -> Part:
+        """Take a part of the quota of an ingest key; see `dither_server.quota.ask_store`.
 
-    def _run_admit(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        with self._redis.pipeline(transaction=False) as pipe:
-            for call in calls:
-                pipe.execute_command("EVALSHA", self._admit_sha, *call)  # type: ignore[no-untyped-call]
-            return pipe.execute(raise_on_error=False)
+        Raises:
+            StoreUnavailable: it is not known to be taken.
+        """
+        with self._guard(), self._trial(_FINDING):
+            master = self._nodes.master_of(quota_key(key_id, quota.period))
+        with self._guard(master):
+            self._take_up(master)
+            with self._trial(master):
+                return ask_store(self._redis, key_id, quota, least, wished)
 
-    def published(self, name: str, takes: Callable[[str], bool] = lambda field: True) -> Published:
-        """What is published about a metric.
-
-        Args:
-            name: of the metric.
-            takes: which fields are asked for; only their documents are read, whatever else there is.
+    def published(self, name: str, selection: Selection) -> Published:
+        """What is published about a metric, as far as it is asked for.
 
         Raises:
             StoreUnavailable: the store cannot be read now.
         """
         with self._guard():
-            known = definitions(self._redis, name)
-            keys = [*(estimate_key(name, version) for version in known), combined_key(name)]
-            with self._redis.pipeline(transaction=False) as pipe:
-                for key in keys:
-                    pipe.hkeys(key)
-                fields = [list(filter(takes, map(bytes.decode, each))) for each in pipe.execute()]
-            *estimates, combined = self._documents(keys, fields)
-        versions = [
-            PublishedVersion(version, text, found)
-            for (version, text), found in zip(known.items(), estimates, strict=True)
-        ]
-        return Published(versions, combined)
+            return read_published(self._redis, name, selection)
 
-    def _documents(self, keys: Sequence[str], fields: Sequence[Sequence[str]]) -> list[dict[str, bytes]]:
-        """The documents of some fields of each hash, in one round trip."""
-        with self._redis.pipeline(transaction=False) as pipe:
-            for key, wanted in zip(keys, fields, strict=True):
-                if wanted:
-                    pipe.hmget(key, wanted)
-            found = iter(pipe.execute())
-        return [
-            {
-                field: document
-                for field, document in zip(wanted, next(found) if wanted else (), strict=True)
-                if document is not None  # gone since the fields were read
-            }
-            for wanted in fields
-        ]
+    def conservation(self, view: View, budget_s: float) -> Conservation:
+        """What became of the reports, as far as it is asked for; see `dither_server.measuring.measure`.
+
+        Raises:
+            StoreUnavailable: nothing of the store can be read now.
+        """
+        with self._guard():
+            return measure(self._redis, self._keys, view, budget_s, self._reading)
+
+    def counting_state(self, now: datetime) -> CountingState:
+        """The workers, and what waits for them at the time ``now``, aware.
+
+        Raises:
+            StoreUnavailable: the store cannot be read now.
+        """
+        with self._guard():
+            return read_counting_state(self._redis, self._keys, now)
+
+    def read(self, reader: Callable[[Any, Sequence[PartitionKeys]], _Found]) -> _Found:
+        """What a reader of another module finds, given the library's client and the keys of the partitions.
+
+        Raises:
+            StoreUnavailable: the store cannot be read now.
+        """
+        with self._guard():
+            return reader(self._redis, self._keys)
+
+    @property
+    def high_water_bytes(self) -> int:
+        """Backlog of a partition from which it takes no more."""
+        return self._high_water_bytes
+
+    @contextmanager
+    def _reading(self, keys: PartitionKeys) -> Iterator[None]:
+        master = self._nodes.master_of(keys.stream)
+        with self._guard(master), self._trial(master):
+            yield
 
     def failing_checks(self) -> list[str]:
         """The names of the readiness checks that fail now; empty where the store may take batches."""
+        failing = [] if self._disk.has_room() else ["disk"]
+        checks = self._readiness.checks(self._high_water_bytes)
         try:
             self.catalogue()
-        except StoreUnavailable:
-            return ["store-writable"]
+            with self._guard():
+                masters = list(self._nodes.masters())
+            for master in masters:
+                with self._guard(master):
+                    self._take_up(master)
+            return failing + [name for name, check in checks.items() if not self._passes(check)]
         except StoreRefused:
-            return ["store-fit"]
-        checks: dict[str, Callable[[], bool]] = {
-            "store-writable": self._writable,
-            "store-never-evicts": self._never_evicts,
-            "admit-script": self._script_loads,
-            "backlog": self._has_room,
-        }
-        return [name for name, check in checks.items() if not self._passes(check)]
+            return [*failing, "store-fit"]
+        except StoreUnavailable as error:  # there is no more to be learnt, and each check would wait in vain
+            return [*failing, "replicas" if error.kind == "replicas" else "store-writable"]
 
     def _passes(self, check: Callable[[], bool]) -> bool:
         try:
-            with self._guard():
+            with self._guard(), self._trial():
                 return check()
-        except (StoreUnavailable, StoreRefused, redis.RedisError):
+        except (StoreRefused, redis.RedisError):
             return False
-
-    def _writable(self) -> bool:
-        # A write that changes nothing; a replica, a full store and one with a failing disk refuse it all the same.
-        self._redis.hsetnx(META_KEY, "layout", expected_meta(self._settings)["layout"])
-        return True
-
-    def _never_evicts(self) -> bool:
-        config = self._config()
-        return config is None or not eviction_problem(config)
-
-    def _script_loads(self) -> bool:
-        return bool(self._redis.script_load(self._admit_source))
-
-    def _has_room(self) -> bool:
-        backlogs = [int(self._redis.get(keys.backlog) or 0) for keys in self._keys]
-        return max(backlogs) < self._settings.high_water_bytes
-
-
-def _text_map(found: Mapping[Any, Any]) -> dict[str, str]:
-    return {_text(name): _text(value) for name, value in found.items()}
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -5,17 +5,25 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from dither_protocol.store_url import parse_store_url
 from dither_protocol.wire import MAX_BODY_BYTES
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
+SCALE = sorted(name for name, service in SERVICES.items() if service.get("profiles") == ["scale"])
+STORES = sorted(name for name in SERVICES if "valkey" in name)
+SERVERS = sorted(name for name in SERVICES if "server" in name)
+ESTIMATORS = sorted(name for name in SERVICES if "estimator" in name)
+PROXIES = sorted(name for name in SERVICES if "nginx" in name)
+JOB = "scale-join"  # ends when its work is done
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 NGINX = re.sub(r"#.*", "", (ROOT / "deploy/nginx.conf").read_text(encoding="utf-8"))
 PINNED = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+(-[a-z0-9.-]+)?")
@@ -29,11 +37,16 @@ def _directives(name: str) -> list[str]:
     return [re.sub(r"\s+", " ", value) for value in re.findall(rf"(?<!\S){name}\s+([^;{{]*);", NGINX)]
 
 
-def test_the_four_services() -> None:
-    """The service is a store, a server, an estimator and a proxy."""
-    assert set(SERVICES) == {"valkey", "server", "estimator", "nginx"}
+def test_the_services_of_the_two_shapes() -> None:
+    """By default a store, a server, an estimator and a proxy; in the profile a cluster, and two of what works on it."""
+    assert set(SERVICES) - set(SCALE) == {"valkey", "server", "estimator", "nginx"}
+    numbered = [f"scale-{name}" for name in ("estimator-1", "estimator-2", "server-1", "server-2")]
+    nodes = [f"scale-valkey-{number}" for number in (1, 2, 3)]
+    assert sorted([*numbered, *nodes, "scale-nginx", JOB]) == SCALE
+    assert not any("profiles" in service for name, service in SERVICES.items() if name not in SCALE)
 
 
+@pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize(
     ("flag", "value"),
     [
@@ -44,30 +57,53 @@ def test_the_four_services() -> None:
         ("--dir", "/data"),
     ],
 )
-def test_store_is_durable(flag: str, value: str) -> None:
-    """The store has what is acknowledged on disk, and never evicts."""
-    command = SERVICES["valkey"]["command"]
+def test_store_is_durable(name: str, flag: str, value: str) -> None:
+    """Every store has what is acknowledged on disk, and never evicts."""
+    command = SERVICES[name]["command"]
     assert command[0] == "valkey-server"
     assert all(isinstance(word, str) for word in command), "YAML must not read yes as true"
     assert command[command.index(flag) + 1] == value
 
 
 def test_store_keeps_its_data_in_a_volume() -> None:
-    """Data outlives the container."""
-    assert SERVICES["valkey"]["volumes"] == ["store:/data"]
-    assert "store" in COMPOSE["volumes"]
+    """Data outlives the container, each store's its own."""
+    volumes = [volume for name in STORES for volume in SERVICES[name]["volumes"]]
+    assert sorted(volumes) == sorted(f"{volume}:/data" for volume in COMPOSE["volumes"])
+    assert len(volumes) == len(STORES)
+
+
+def test_the_cluster_is_joined_from_its_nodes() -> None:
+    """Three nodes with addresses of their own, which the job joins, and at which servers and estimators begin."""
+    nodes = [name for name in STORES if name in SCALE]
+    assert all("--cluster-enabled" in SERVICES[name]["command"] for name in nodes)
+    addresses = [SERVICES[name]["networks"]["scale"]["ipv4_address"] for name in nodes]
+    assert len(set(addresses)) == 3
+    (subnet,) = COMPOSE["networks"]["scale"]["ipam"]["config"]
+    assert all(ip_address(address) in ip_network(subnet["subnet"]) for address in addresses)
+    places = [f"{address}:6379" for address in addresses]
+    assert SERVICES[JOB]["environment"]["NODES"].split() == places
+    assert set(SERVICES[JOB]["depends_on"]) == set(nodes)
+    script = SERVICES[JOB]["command"][1]
+    assert [each["target"] for each in SERVICES[JOB]["configs"]] == [script]
+    url = parse_store_url(SERVICES["scale-server-1"]["environment"]["DITHER_STORE_URL"])
+    assert url.urls == tuple(f"redis://{place}" for place in places)
+    assert SERVICES["scale-server-1"]["environment"]["DITHER_PARTITIONS"] == "48"
 
 
 def test_only_nginx_publishes_a_port() -> None:
-    """One service is reachable from outside, and only from this machine; the others cannot reach out."""
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["nginx"]
-    assert all(port.startswith("127.0.0.1:") for port in SERVICES["nginx"]["ports"])
+    """One service of each shape is reachable from outside, and only from this machine; the others cannot reach out."""
+    assert sorted(name for name, service in SERVICES.items() if "ports" in service) == PROXIES
+    ports = [port for name in PROXIES for port in SERVICES[name]["ports"]]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len(set(ports)) == len(PROXIES), "both shapes can run at once"
     assert not any(service.get("network_mode") for service in SERVICES.values())
     assert COMPOSE["networks"]["inside"] == {"internal": True}
-    assert all(SERVICES[name]["networks"] == ["inside"] for name in SERVICES if name != "nginx")
+    assert COMPOSE["networks"]["scale"]["internal"] is True
+    for name in set(SERVICES) - set(PROXIES):
+        assert list(SERVICES[name]["networks"]) == ["scale" if name in SCALE else "inside"]
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES))
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {JOB}))
 def test_every_service_has_a_health_check(name: str) -> None:
     """Each service says whether it works, by a command without a shell, with limits, and is restarted."""
     check = SERVICES[name]["healthcheck"]
@@ -76,7 +112,7 @@ def test_every_service_has_a_health_check(name: str) -> None:
     assert SERVICES[name]["restart"] == "unless-stopped"
 
 
-@pytest.mark.parametrize("name", ["server", "estimator"])
+@pytest.mark.parametrize("name", SERVERS + ESTIMATORS)
 def test_python_of_health_checks_compiles(name: str) -> None:
     """The one-line programs of the health checks are Python."""
     check = SERVICES[name]["healthcheck"]["test"]
@@ -87,12 +123,13 @@ def test_python_of_health_checks_compiles(name: str) -> None:
 def test_health_check_of_image_and_compose_are_one() -> None:
     """The server is asked the same question with and without Compose."""
     (found,) = re.findall(r"^HEALTHCHECK .*? CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    assert json.loads(found) == SERVICES["server"]["healthcheck"]["test"][1:]
+    assert all(json.loads(found) == SERVICES[name]["healthcheck"]["test"][1:] for name in SERVERS)
     assert "/readyz" in found
 
 
 def test_services_wait_for_what_they_need() -> None:
     """Nothing starts before what it depends on is healthy."""
+    assert SERVICES[JOB]["restart"] == "no"
     needs = {
         name: {other: how["condition"] for other, how in service.get("depends_on", {}).items()}
         for name, service in SERVICES.items()
@@ -102,6 +139,10 @@ def test_services_wait_for_what_they_need() -> None:
         "server": {"valkey": "service_healthy"},
         "estimator": {"valkey": "service_healthy"},
         "nginx": {"server": "service_healthy"},
+        **{name: {} for name in STORES},
+        JOB: {name: "service_healthy" for name in STORES if name in SCALE},
+        **{name: {JOB: "service_completed_successfully"} for name in SCALE if name in SERVERS + ESTIMATORS},
+        "scale-nginx": {name: "service_healthy" for name in SERVERS if name in SCALE},
     }
 
 
@@ -116,14 +157,21 @@ def test_images_are_pinned(name: str) -> None:
         assert image == f"dither:{version[1]}"
 
 
-def test_server_and_estimator_share_one_store() -> None:
-    """Both have the same image and the same store, and the server has its registry and keys mounted."""
-    server, estimator = SERVICES["server"], SERVICES["estimator"]
-    assert server["image"] == estimator["image"]
-    assert server["environment"]["DITHER_STORE_URL"] == estimator["environment"]["DITHER_STORE_URL"]
-    assert server["environment"]["DITHER_REGISTRY"] in [each["target"] for each in server["configs"]]
-    assert server["environment"]["DITHER_KEYS_FILE"] == "/run/secrets/" + server["secrets"][0]
-    assert estimator["command"] == ["python", "-m", "dither_estimator.worker"]
+@pytest.mark.parametrize("shape", [set(SERVICES) - set(SCALE), set(SCALE)], ids=["single", "scale"])
+def test_servers_and_estimators_share_one_store(shape: set[str]) -> None:
+    """All have one image and one store; servers have their registry and keys, estimators names of their own."""
+    servers = [SERVICES[name] for name in SERVERS if name in shape]
+    estimators = [SERVICES[name] for name in ESTIMATORS if name in shape]
+    both = servers + estimators
+    assert len({service["image"] for service in both}) == 1
+    assert len({service["environment"]["DITHER_STORE_URL"] for service in both}) == 1
+    for server in servers:
+        assert server["environment"]["DITHER_REGISTRY"] in [each["target"] for each in server["configs"]]
+        assert server["environment"]["DITHER_KEYS_FILE"] == "/run/secrets/" + server["secrets"][0]
+        assert server["environment"] == servers[0]["environment"]
+    assert all(each["command"] == ["python", "-m", "dither_estimator.worker"] for each in estimators)
+    names = {each["environment"].get("DITHER_WORKER_NAME") for each in estimators}
+    assert len(names) == len(estimators)
 
 
 def test_mounted_files_exist() -> None:
@@ -134,7 +182,7 @@ def test_mounted_files_exist() -> None:
     assert keys in (ROOT / ".gitignore").read_text().splitlines()
 
 
-@pytest.mark.parametrize("name", ["server", "estimator"])
+@pytest.mark.parametrize("name", SERVERS + ESTIMATORS)
 def test_our_containers_can_do_little(name: str) -> None:
     """Our processes write nothing into the image and have no capabilities."""
     service = SERVICES[name]
@@ -190,11 +238,21 @@ def test_nginx_knows_no_addresses() -> None:
 def test_nginx_listens_where_compose_points() -> None:
     """Published port, health check and upstream agree with the configuration of nginx and server."""
     (port,) = _directives("listen")
-    assert SERVICES["nginx"]["ports"][0].endswith(f":{port}")
-    assert f"http://127.0.0.1:{port}/nginx-health" in SERVICES["nginx"]["healthcheck"]["test"]
-    bind_port = SERVICES["server"]["environment"]["DITHER_BIND"].rpartition(":")[2]
-    assert f"server:{bind_port} resolve" in _directives("server")
+    for name in PROXIES:
+        assert SERVICES[name]["ports"][0].endswith(f":{port}")
+        assert f"http://127.0.0.1:{port}/nginx-health" in SERVICES[name]["healthcheck"]["test"]
+    for name in SERVERS:
+        bind_port = SERVICES[name]["environment"]["DITHER_BIND"].rpartition(":")[2]
+        assert f"server:{bind_port} resolve" in _directives("server")
+    scaled = [SERVICES[name]["networks"]["scale"]["aliases"] for name in SERVERS if name in SCALE]
+    assert scaled == [["server"], ["server"]], "the name that nginx resolves stands for all of them"
     assert NGINX.count("{") == NGINX.count("}")
+
+
+def test_nginx_keeps_the_paths_for_machines_inside() -> None:
+    """Health and monitoring are not answered to the outside."""
+    hidden = re.findall(r"location = (\S+) \{ return 404; \}", NGINX)
+    assert sorted(hidden) == ["/healthz", "/metrics", "/readyz"]
 
 
 def test_nginx_problems_are_json() -> None:
@@ -212,7 +270,7 @@ def test_key_script_of_the_readme(tmp_path: Path) -> None:
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
     keys = dict(line.split(": ") for line in printed.stdout.splitlines())
     written = json.loads((tmp_path / "deploy/keys.json").read_text())
-    assert set(keys) == {"ingest", "operator"}
+    assert set(keys) == {"ingest", "admin"}
     assert written == {
         "keys": [
             {"name": role, "role": role, "sha256": hashlib.sha256(key.encode()).hexdigest()}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from dither_cli.exit_codes import ExitCode
 from dither_cli.service import Service
@@ -38,7 +39,7 @@ def test_a_signal_ends_everything_in_order(folder: Path, number: signal.Signals)
 
 
 def test_what_it_prints_can_be_used(folder: Path) -> None:
-    """URL, both keys and the folders are printed; the keys work, each for its own side, and stay at a restart."""
+    """URLs, both keys and the folders are printed; the keys work, each for its own side, and stay at a restart."""
     with running_serve(folder / "state") as serve:
         env = serve.env
         for value in (*env.values(), str(folder / "state"), str(folder / "state" / "logs")):
@@ -46,6 +47,9 @@ def test_what_it_prints_can_be_used(folder: Path) -> None:
         assert f"source {folder / 'state' / 'env'}\n" in serve.text()
         assert serve.call("/v1/metrics", env["DITHER_OPERATOR_TOKEN"])[0] == 200
         assert serve.call("/v1/metrics", env["DITHER_INGEST_KEY"])[0] == 403
+        assert requests.get(_login_url(serve), timeout=60).url == env["DITHER_ENDPOINT"] + "/"
+        for log in (folder / "state" / "logs").iterdir():
+            assert not any(key in log.read_text() for key in env.values() if not key.startswith("http"))
         assert {log.name for log in (folder / "state" / "logs").iterdir()} == {
             "store.log",
             "ingest.log",
@@ -54,6 +58,34 @@ def test_what_it_prints_can_be_used(folder: Path) -> None:
     with running_serve(folder / "state") as again:
         assert again.env["DITHER_INGEST_KEY"] == env["DITHER_INGEST_KEY"]
         assert again.env["DITHER_OPERATOR_TOKEN"] == env["DITHER_OPERATOR_TOKEN"]
+        assert _login_url(again).endswith(env["DITHER_OPERATOR_TOKEN"])
+
+
+def _login_url(serve: ServeProcess) -> str:
+    """The address that it printed for a browser."""
+    return re.findall(r" (http://\S+/login\?token=\S+)\n", serve.text())[-1]
+
+
+def _keys(serve: ServeProcess, *arguments: str) -> str:
+    """Standard output of `dither keys` about the directory of a serve that runs."""
+    code = "from dither_cli.entry import main; main()"
+    command = [sys.executable, "-c", code, "keys", *arguments, "--state-dir", str(serve.state_dir)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+
+
+def test_keys_come_and_go_while_it_runs(folder: Path) -> None:
+    """A viewer is made, reads, is no admin, and is gone, without a restart."""
+    with running_serve(folder / "state") as serve:
+        viewer = _keys(serve, "create", "analyst", "--role", "viewer")
+        wait_until(lambda: serve.call("/v1/metrics", viewer)[0] == 200, "the new key")
+        assert serve.call("/v1/keys", viewer)[1]["type"] == "forbidden"
+        status, listed = serve.call("/v1/keys", serve.env["DITHER_OPERATOR_TOKEN"])
+        assert (status, [key["name"] for key in listed["keys"]]) == (
+            200,
+            ["serve-ingest", "serve-admin", "analyst"],
+        )
+        _keys(serve, "revoke", "analyst")
+        wait_until(lambda: serve.call("/v1/metrics", viewer)[0] == 401, "the end of the key")
 
 
 def test_a_second_serve_on_the_same_directory_is_refused(folder: Path) -> None:

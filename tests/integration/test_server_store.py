@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dither_protocol.storage import META_KEY
+from dither_protocol.storage import LAYOUT, META_KEY
 from support.server import REGISTRY, batch, report, running_server, start_gunicorn, stop_gunicorn, write_files
 from support.store import running_store
 
@@ -92,7 +92,13 @@ def _exit_of(folder, url, environ=None):
     [
         ({"DITHER_PARTITIONS": "4"}, 4, "dither: store: was created with partitions 8, this server wants 4"),
         ({"DITHER_KEYS_FILE": "/nowhere"}, 4, "dither: keys file: cannot be read"),
-        ({"DITHER_ACK": "replica"}, 1, "dither: DITHER_ACK: 'replica' is not supported yet"),
+        ({"DITHER_REPLICAS": "2"}, 1, "dither: DITHER_REPLICAS: needs DITHER_ACK=replica"),
+        ({"DITHER_STORE_PATH": "/nowhere"}, 4, "dither: DITHER_STORE_PATH: is no folder"),
+        (
+            {"DITHER_HIGH_WATER_BYTES": "33554433"},
+            4,
+            "dither: store: has maxmemory 268435456, less than 8 times DITHER_HIGH_WATER_BYTES=33554433",
+        ),
         ({"DITHER_REGISTRY": ""}, 1, "dither: DITHER_REGISTRY: is required"),
     ],
 )
@@ -100,7 +106,7 @@ def test_a_wrong_configuration_ends_the_server_with_a_reason(tmp_path, environ, 
     """The master exits with a status of its own and one line that says why, and does not start over."""
     with running_store() as store:
         with store.client() as client:
-            client.hset(META_KEY, mapping={"partitions": 8, "layout": 1})
+            client.hset(META_KEY, mapping={"partitions": 8, "layout": LAYOUT})
         found, log = _exit_of(tmp_path, store.url, environ)
     assert found == status
     assert words in log

@@ -15,7 +15,7 @@ from dither_protocol import Mechanism
 from dither_protocol.mechanisms import Data
 from dither_protocol.mechanisms.forms import decode_base64url
 from dither_protocol.registry import Metric, parse_registry
-from dither_protocol.storage import combined_key
+from dither_protocol.storage import COMBINED, published_key
 from dither_server.app import create_app
 from support.server import NOW, OPERATOR_KEY, Clock, batch, bearer, settings
 from support.store import Store as Valkey
@@ -119,9 +119,10 @@ def test_two_versions_are_shown_and_combined_weighted_by_n(valkey: Valkey, tmp_p
         assert answer["combination"]["rule"] == "weighted-by-n"
     (joint,) = answer["combined"]
     assert (joint["n"], joint["versions"], joint["status"], joint["dimensions"]) == (
-        405, [1, 2], "combined", None,
+        405, [1, 2], "open", None,
     )  # fmt: skip
-    assert joint["parts"] == [
+    named = ("version", "n", "mechanism", "epsilon")
+    assert [{name: part[name] for name in named} for part in joint["parts"]] == [
         {"version": 1, "n": 300, "mechanism": "oue", "epsilon": 1.0},
         {"version": 2, "n": 105, "mechanism": "grr", "epsilon": 2.0},
     ]
@@ -183,7 +184,8 @@ def test_versions_of_different_domains_stand_side_by_side(
     }
     assert answer["combined"] == []
     with valkey.client() as client:
-        assert not client.exists(combined_key("color"))
+        members = client.zrange(published_key("color"), 0, -1)
+        assert not [member for member in members if member.startswith(COMBINED.encode())]
 
 
 def test_below_min_reports_nothing_is_combined(valkey: Valkey, tmp_path: Path) -> None:

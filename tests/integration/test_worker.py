@@ -2,10 +2,12 @@
 
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from dither_estimator.published import Draft, Place, Published
 from dither_estimator.store import Commit, Store, StoreUnavailableError, after
 from dither_estimator.tally import tally
 from dither_estimator.worker import EXIT_CONFIG, Worker, main, run
@@ -27,6 +29,8 @@ from support.worker_store import (
     published_estimates,
     read_cell,
 )
+
+WATERMARK = datetime(2026, 11, 29, tzinfo=UTC)
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -149,12 +153,14 @@ def test_a_kill_between_apply_and_publish_is_made_up_for(valkey: Valkey, registr
 
 def test_an_older_estimate_never_replaces_a_newer_one(valkey: Valkey, registry: Registry) -> None:
     """Of two publishers the one with more reports stands, whoever writes last."""
-    store = Store(valkey.url)
     metric = registry.metric("dark_mode")
-    assert store.publish(metric, "f", 20, '"new"') is True
-    assert store.publish(metric, "f", 19, '"old"') is False
-    assert store.publish(metric, "f", 20, '"same n"') is True
-    assert valkey.client(decode=True).hget(storage.estimate_key("dark_mode", 1), "f") == '"same n"'
+    window = metric.parse_window(DAY)
+    place = Place("dark_mode", 1, window, metric.closes_at(window))
+    published = Published(Store(valkey.url))
+    for n, text, result in ((20, "new", 1), (19, "old", -1), (20, "same n", 1)):
+        draft = Draft("*", n, final=False, document={"text": text})
+        assert published.publish(place, [draft], WATERMARK) == [result]
+    assert published_estimates(valkey, "dark_mode", 1)[f"{DAY}|*"]["text"] == "same n"
 
 
 def test_a_cell_that_changed_again_stays_unpublished(valkey: Valkey, registry: Registry) -> None:

@@ -87,8 +87,8 @@ class Store:
         with self.client() as client:
             return {key: client.dump(key) for key in sorted(client.keys("*"))}
 
-    def start(self) -> None:
-        """Start the server on the folder's data, and return when it answers."""
+    def command(self) -> list[str]:
+        """The server and its options."""
         options = {
             "port": "0",
             "unixsocket": str(self.folder / "s.sock"),
@@ -102,8 +102,15 @@ class Store:
         command = [_binary()]
         for name, value in options.items():
             command += [f"--{name}", *value.split(" ")]
+        return command
+
+    def start(self) -> None:
+        """Start the server on the folder's data, and return when it answers."""
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            # restore_signals: SIGXFSZ stays ignored, so that a file that may not grow is a full disk and no crash
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, start_new_session=True, restore_signals=False
+            )
         self._wait_until_it_answers()
 
     def _wait_until_it_answers(self) -> None:

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Attempt: say what is about to be counted, or take that back. allow-oom: a full store must be able to drain.
 --
--- KEYS[1]  dither:{tag}:attempt   string   the run of entries that was begun last, and how often
+-- KEYS[1]  dither:{tag}:attempt   string   the run of entries that was begun last, how often, and by whom
 --
 -- ARGV[1]  what to write; '' for nothing to be there
 -- ARGV[2]  absent, or what must be there now, so that nobody's note is taken back but one's own

@@ -116,6 +116,14 @@ class Mechanism(ABC):
         """The difference p - q, taken exactly: at small epsilon that of the doubles would lose digits."""
         return float(self.p_exact - self.q_exact)
 
+    def fake_margin(self, share: float) -> float:
+        """How far this share of made-up reports can move the estimate of any value: share max(1-q, p)/(p-q).
+
+        A fake that supports the value adds up to 1 - q over an honest report of another one; one that does not takes
+        p from an honest report of it (design section 10).
+        """
+        return share * max(1 - self.q, self.p) / self.gap
+
     def n_variance(self, f: float) -> float:
         """Variance among reporters of the unbiased estimate, times n, where the true share is ``f``.
 

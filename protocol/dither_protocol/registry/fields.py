@@ -15,6 +15,7 @@ from dither_protocol.registry.metric import BOOLEAN_LABELS, Metric
 from dither_protocol.windows import ONCE, PERIODS
 
 MAX_LATE_DAYS: Final = 30
+MAX_RETENTION_DAYS: Final = 36_500  # so that no date leaves the calendar
 MAX_DIMENSIONS: Final = 16  # so that the name of a cell, percent-encoded, stays below 2^16 bytes
 MAX_DIMENSION_CELLS: Final = 1_000
 
@@ -31,7 +32,7 @@ USE_CASES: Final[dict[str, tuple[float, float]]] = {
 _METRIC_KEYS: Final = frozenset(
     {
         "version", "type", "description", "owner", "expires", "categories", "epsilon", "mechanism", "period",
-        "collection", "dimensions", "min_reports", "late_days", "use_case",
+        "collection", "dimensions", "min_reports", "late_days", "retention_days", "use_case",
     }
 )  # fmt: skip
 _ISO_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -153,6 +154,12 @@ def _mechanism(path: str, given: Mapping[str, Any], d: int) -> Mechanism:
         raise RegistryError(f"{path}.{key}", str(error)) from None
 
 
+def _retention(path: str, given: Mapping[str, Any]) -> int | None:
+    if "retention_days" not in given:
+        return None
+    return whole(f"{path}.retention_days", given["retention_days"], low=1, high=MAX_RETENTION_DAYS)
+
+
 def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
     """One table ``[metrics.<name>]`` as a Metric.
 
@@ -181,5 +188,6 @@ def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
         expires=day(f"{path}.expires", given["expires"]) if "expires" in given else None,
         min_reports=whole(f"{path}.min_reports", given.get("min_reports", 100), low=1),
         late_days=whole(f"{path}.late_days", given.get("late_days", 3), high=MAX_LATE_DAYS),
+        retention_days=_retention(path, given),
         use_case=None if use_case is None else choice(f"{path}.use_case", use_case, tuple(USE_CASES)),
     )

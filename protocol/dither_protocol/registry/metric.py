@@ -10,7 +10,7 @@ from functools import cached_property
 from dither_protocol.errors import DimensionError, ValueDomainError, ValueTypeError
 from dither_protocol.labels import MAX_LABEL_LENGTH, normalize
 from dither_protocol.mechanisms import Mechanism
-from dither_protocol.windows import Window, parse_window, window_at
+from dither_protocol.windows import Window, closes_at, parse_window, window_at
 
 BOOLEAN_LABELS = ("false", "true")
 
@@ -41,6 +41,7 @@ class Metric:
         expires: last day on which a window may begin; None for never.
         min_reports: below it a cell is suppressed.
         late_days: how long after its end a window still takes reports.
+        retention_days: how long after that everything about the window is kept; None for ever.
         use_case: a word for the epsilon guidance, or None.
     """
 
@@ -57,6 +58,7 @@ class Metric:
     expires: date | None
     min_reports: int
     late_days: int
+    retention_days: int | None
     use_case: str | None
 
     def __hash__(self) -> int:
@@ -149,6 +151,10 @@ class Metric:
             WindowError: not a label of this metric's period.
         """
         return parse_window(self.period, label, self.expires)
+
+    def closes_at(self, window: Window) -> datetime:
+        """The first instant at which reports about ``window`` are no longer accepted."""
+        return closes_at(window, self.late_days)
 
     def expired(self, window: Window) -> bool:
         """Whether ``window`` begins after the last day of the metric."""

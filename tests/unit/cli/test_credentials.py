@@ -21,9 +21,9 @@ def test_the_first_start_makes_both_keys(files: tuple[Path, Path]) -> None:
     """The server's file holds hashes only; both files are private; the prefixes tell the keys apart."""
     made = ensure_credentials(*files, URL)
     assert made.ingest_key.startswith("dik_")
-    assert made.operator_token.startswith("dot_")
+    assert made.operator_token.startswith("dat_")
     stored = {entry["role"]: entry["sha256"] for entry in json.loads(files[0].read_text())["keys"]}
-    plain = {"ingest": made.ingest_key, "operator": made.operator_token}
+    plain = {"ingest": made.ingest_key, "admin": made.operator_token}
     assert stored == {role: hashlib.sha256(key.encode()).hexdigest() for role, key in plain.items()}
     assert not any(key in files[0].read_text() for key in plain.values())
     assert [path.stat().st_mode & 0o777 for path in files] == [0o600, 0o600]
@@ -59,8 +59,8 @@ def test_a_lost_env_file_means_a_new_key_in_place_of_the_lost_one(files: tuple[P
     entries = json.loads(files[0].read_text())["keys"]
     assert sorted((e["name"], e["role"]) for e in entries) == [
         ("app", "ingest"),
-        ("default", "ingest"),
-        ("default", "operator"),
+        ("serve-admin", "admin"),
+        ("serve-ingest", "ingest"),
     ]
 
 
@@ -68,11 +68,55 @@ def test_a_key_that_was_revoked_is_replaced(files: tuple[Path, Path]) -> None:
     """Taking an entry out of the keys file ends that key, and only that one."""
     first = ensure_credentials(*files, URL)
     document = json.loads(files[0].read_text())
-    document["keys"] = [entry for entry in document["keys"] if entry["role"] == "operator"]
+    document["keys"] = [entry for entry in document["keys"] if entry["role"] == "admin"]
     files[0].write_text(json.dumps(document))
     second = ensure_credentials(*files, URL)
     assert second.ingest_key != first.ingest_key
     assert second.operator_token == first.operator_token
+
+
+def test_keys_of_an_earlier_version_stay(files: tuple[Path, Path]) -> None:
+    """A directory from before there were admins: the operator's token opens all that it opened, under its old name."""
+    made = ensure_credentials(*files, URL)
+    entries = json.loads(files[0].read_text())["keys"]
+    earlier = [
+        {"name": "default", "role": role, "sha256": entry["sha256"]}
+        for role, entry in zip(("ingest", "operator"), entries, strict=True)
+    ]
+    files[0].write_text(json.dumps({"keys": earlier}))
+    assert ensure_credentials(*files, URL) == made
+    assert json.loads(files[0].read_text()) == {"keys": earlier}
+    files[1].unlink()
+    ensure_credentials(*files, URL)
+    assert [entry["name"] for entry in json.loads(files[0].read_text())["keys"]] == [
+        "serve-ingest",
+        "serve-admin",
+    ]
+
+
+def test_a_key_that_has_expired_is_replaced(files: tuple[Path, Path]) -> None:
+    """What is printed works."""
+    first = ensure_credentials(*files, URL)
+    document = json.loads(files[0].read_text())
+    for entry in document["keys"]:
+        entry["expires"] = "2026-01-01"
+    files[0].write_text(json.dumps(document))
+    second = ensure_credentials(*files, URL)
+    assert (second.ingest_key == first.ingest_key, second.operator_token == first.operator_token) == (
+        False,
+        False,
+    )
+    assert len(json.loads(files[0].read_text())["keys"]) == 2
+
+
+def test_quota_and_expiry_set_by_hand_stay(files: tuple[Path, Path]) -> None:
+    """A later start changes nothing about a key that works."""
+    ensure_credentials(*files, URL)
+    document = json.loads(files[0].read_text())
+    document["keys"][0] |= {"quota": "5000/minute", "expires": "2199-12-31"}
+    files[0].write_text(json.dumps(document))
+    ensure_credentials(*files, URL)
+    assert json.loads(files[0].read_text()) == document
 
 
 def test_an_env_file_with_other_lines_is_read_all_the_same(files: tuple[Path, Path]) -> None:

@@ -201,7 +201,7 @@ def test_versions_of_one_domain_are_combined_by_n_and_said_to_be(tmp_path: Path,
     result = _two_versions(tmp_path, registry, newer, "--json")
     first, second, both = [json.loads(line) for line in result.output.splitlines()]
     assert (first["version"], second["version"], both["versions"]) == (1, 2, [1, 2])
-    assert (both["status"], both["n"]) == ("combined", 400)
+    assert (both["status"], both["n"]) == ("open", 400)
     assert [(part["n"], part["mechanism"]) for part in both["parts"]] == [(300, "oue"), (100, "grr")]
     for one, other, row in zip(first["values"], second["values"], both["values"], strict=True):
         assert row["estimate"] == pytest.approx(0.75 * one["estimate"] + 0.25 * other["estimate"])

@@ -1,6 +1,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -114,6 +115,19 @@ def test_children_do_not_inherit_plain_keys(registry: Path) -> None:
         "DITHER_STORE_URL": "unix:///s",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def test_the_estimator_keeps_its_name_over_restarts(tmp_path: Path) -> None:
+    """It takes its own leases over; the estimator of another state directory has another; the user's goes first."""
+    names = []
+    for folder in ("a", "a", "b"):
+        spec = parts.estimator_spec(StateDir(tmp_path / folder), {}, needs=())
+        names.append(spec.environ["DITHER_WORKER_NAME"])
+    assert names[0] == names[1] != names[2]
+    assert re.fullmatch("serve-[0-9a-f]{8}", names[0])
+    given = {"DITHER_WORKER_NAME": "mine"}
+    spec = parts.estimator_spec(StateDir(tmp_path), given, needs=())
+    assert spec.environ["DITHER_WORKER_NAME"] == "mine"
 
 
 def test_a_missing_module_is_named() -> None:

@@ -1,5 +1,6 @@
 """The order in which changed cells are published."""
 
+from dither_estimator.faults import Faults
 from dither_estimator.publisher import oldest_first
 from dither_protocol.storage import Cell
 
@@ -15,7 +16,7 @@ def test_the_longest_marked_come_first() -> None:
         {a.name: b"1000-0", c.name: b"999-10", b.name: b"2000-0"},
         {b.name: b"999-9", d.name: b"1000-1", c.name: b"3000-0"},
     ]
-    assert oldest_first(marks) == {
+    assert oldest_first(marks, Faults()) == {
         ("m", 1, "w2"): [b, c],
         ("m", 1, "w1"): [a],
         ("m", 1, "w3"): [d],
@@ -24,5 +25,5 @@ def test_the_longest_marked_come_first() -> None:
 
 def test_nothing_marked_is_nothing_to_do() -> None:
     """Empty partitions are no error."""
-    assert oldest_first([{}, {}]) == {}
-    assert oldest_first([]) == {}
+    assert oldest_first([{}, {}], Faults()) == {}
+    assert oldest_first([], Faults()) == {}

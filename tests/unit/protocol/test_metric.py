@@ -75,6 +75,8 @@ def test_params_hash_tells_names_and_types_apart() -> None:
         ("expires", None),
         ("min_reports", 1),
         ("late_days", 0),
+        ("retention_days", 1),
+        ("retention_days", None),
         ("use_case", "census"),
         ("use_case", None),
         ("collection", None),  # the default
@@ -203,6 +205,14 @@ def test_expired_after_the_last_day_a_window_may_begin() -> None:
     assert metric.expired(metric.parse_window("2026-W49"))
     forever = browser(expires=None)
     assert not forever.expired(forever.parse_window("2199-12-31"))
+
+
+def test_a_metric_closes_its_windows_by_its_own_late_days() -> None:
+    """Their end and three days, where it says nothing else."""
+    metric = browser(period="week")
+    assert metric.closes_at(metric.parse_window("2026-W48")) == datetime(2026, 12, 3, tzinfo=UTC)
+    late = browser(period="week", late_days=0)
+    assert late.closes_at(late.parse_window("2026-W48")) == datetime(2026, 11, 30, tzinfo=UTC)
 
 
 def test_once_closes_instead_of_expiring() -> None:

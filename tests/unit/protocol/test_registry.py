@@ -16,7 +16,7 @@ from dither_protocol import (
     registry_from_document,
 )
 from dither_protocol.labels import MAX_LABEL_LENGTH
-from dither_protocol.registry import Privacy
+from dither_protocol.registry import Privacy, decode_definition, encode_definition
 from dither_protocol.registry.fields import MAX_DIMENSIONS, day
 from support.protocol_samples import MARKER, browser, browser_with, document, refused
 
@@ -113,8 +113,17 @@ def test_defaults() -> None:
     metric = registry_from_document(changed).metric("dark_mode")
     assert (metric.labels, metric.period, metric.collection) == (("false", "true"), "day", "fresh")
     assert (metric.owner, metric.dimensions, metric.expires, metric.use_case) == ("", {}, None, None)
-    assert (metric.min_reports, metric.late_days) == (100, 3)
+    assert (metric.min_reports, metric.late_days, metric.retention_days) == (100, 3, None)
     assert registry_from_document(_without("privacy")).privacy == Privacy()
+
+
+def test_how_long_windows_are_kept_is_the_registrys_to_say() -> None:
+    """From one day to a hundred years; it is part of the JSON form, so a server announces it."""
+    for days in (1, 36_500):
+        registry = registry_from_document(_with("metrics.browser.retention_days", days))
+        assert registry.metric("browser").retention_days == days
+        assert registry.document["metrics"]["browser"]["retention_days"] == days
+        assert decode_definition(encode_definition(registry, "browser")).retention_days == days
 
 
 def test_order_of_the_file_is_kept() -> None:
@@ -238,6 +247,7 @@ EXPANDING = "\ufb2c" * 200  # 600 characters in normal form C
         ),
         *(("metrics.browser.min_reports", value) for value in (0, True, 1.5)),
         *(("metrics.browser.late_days", value) for value in (-1, 31, True, 1.0)),
+        *(("metrics.browser.retention_days", value) for value in (0, -1, 36_501, True, 1.0, None)),
         *(("metrics.browser.use_case", value) for value in ("other", 1)),
         *(("metrics.browser.categories", value) for value in ([], ["one"], "ab", {"a": 1}, None)),
         *(

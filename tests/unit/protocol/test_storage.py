@@ -12,21 +12,33 @@ from dither_protocol.registry.fields import MAX_DIMENSIONS
 from dither_protocol.registry.metric import Dimensions
 from dither_protocol.storage import (
     CLUSTER_SLOTS,
+    COMBINED,
+    LAYOUT,
     MAX_PARTITIONS,
+    META_KEY,
+    METRICS_KEY,
+    WORKERS_KEY,
     Cell,
     PartitionKeys,
+    companion_field,
     decode_cell,
     decode_entry,
     dimensions_text,
     encode_cell,
     encode_entry,
     estimate_field,
-    estimate_key,
+    estimates_key,
     metric_key,
+    open_key,
     parse_cell,
     parse_dimensions_text,
+    parse_published_member,
     partition_of,
     partition_tags,
+    published_key,
+    published_member,
+    rollups_key,
+    totals_key,
     versions_key,
 )
 from support.protocol_samples import MARKER, refused
@@ -250,16 +262,47 @@ def test_keys() -> None:
     assert keys.seen("2026-12-02") == "dither:{p1f}:seen:2026-12-02"
     assert keys.cell("m:1:once:") == "dither:{p1f}:cell:m:1:once:"
     assert keys.outcome("m", "2026-11-29") == "dither:{p1f}:outcome:m:2026-11-29"
-    assert metric_key("m", 2) == "dither:metric:m:2"
-    assert versions_key("m") == "dither:versions:m"
-    assert estimate_key("m", 2) == "dither:estimate:m:2"
+    assert keys.attempt == "dither:{p1f}:attempt"
+    assert keys.lease == "dither:{p1f}:lease"
+    assert keys.archived == "dither:{p1f}:archived"
+    assert keys.outcomes == "dither:{p1f}:outcomes"
+    assert (META_KEY, METRICS_KEY, WORKERS_KEY) == ("dither:meta", "dither:metrics", "dither:workers")
+    assert LAYOUT == 2
+
+
+def test_keys_of_a_metric() -> None:
+    """They are these, and all carry its name as hash tag: a script may touch several of them."""
+    assert metric_key("m", 2) == "dither:metric:{m}:2"
+    assert versions_key("m") == "dither:versions:{m}"
+    assert estimates_key("m", 2, "2026-11-29T13") == "dither:estimate:{m}:2:2026-11-29T13"
+    assert estimates_key("m", COMBINED, "once") == "dither:estimate:{m}:combined:once"
+    assert rollups_key("m", 2, 28) == "dither:rollup:{m}:2:28"
+    assert rollups_key("m", COMBINED, 7) == "dither:rollup:{m}:combined:7"
+    assert totals_key("m", 2) == "dither:totals:{m}:2"
+    assert published_key("m") == "dither:published:{m}"
+    assert open_key("m") == "dither:open:{m}"
 
 
 def test_estimate_fields() -> None:
-    """All dimensions together, no dimensions, and one cell have fields of their own."""
-    assert estimate_field("2026-11-29", None) == "2026-11-29|*"
-    assert estimate_field("2026-11-29", ()) == "2026-11-29|"
-    assert estimate_field("2026-11-29", (("os", "*"),)) == "2026-11-29|os=%2A"
+    """All dimensions together, no dimensions, and one cell have fields of their own, and so have their companions."""
+    fields = [estimate_field(dimensions) for dimensions in (None, (), (("os", "*"),))]
+    assert fields == ["*", "", "os=%2A"]
+    assert [companion_field(field) for field in fields] == ["n|*", "n|", "n|os=%2A"]
+
+
+@given(names, dimension_sets)
+def test_no_field_is_taken_for_a_companion(name: str, dimensions: Dimensions) -> None:
+    """No dimensions begin as a companion does."""
+    assert not estimate_field(dimensions).startswith(companion_field(""))
+    assert not estimate_field(((name, "n|"),)).startswith(companion_field(""))
+
+
+@pytest.mark.parametrize(("version", "window"), [(12, "2026-11-29T13"), (COMBINED, "once"), (1, "2026-W48")])
+def test_published_members(version: int | str, window: str) -> None:
+    """The window of a version is read back as it was written."""
+    member = published_member(version, window)
+    assert member == f"{version}:{window}"
+    assert parse_published_member(member) == (str(version), window)
 
 
 def _slot(tag: str) -> int:

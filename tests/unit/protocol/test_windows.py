@@ -1,5 +1,6 @@
 import dataclasses
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,15 @@ from dither_protocol.windows import (
     MAX_UNTIL_DAYS,
     ONCE_UNTIL_DAYS,
     PERIODS,
+    Window,
     batch_until,
+    closes_at,
     last_accepted_date,
     once_window,
     parse_window,
     window_at,
+    windows_from,
+    windows_until,
 )
 from support.protocol_samples import MARKER, refused
 
@@ -253,3 +258,59 @@ def test_until_is_the_latest_and_capped(last_dates: list[date | None], sealed_on
     assert until == batch_until(reversed(last_dates), sealed_on)
     for last in last_dates:
         assert until >= min(cap, last or sealed_on + timedelta(days=ONCE_UNTIL_DAYS))
+
+
+@given(periods, instants, st.integers(1, 40))
+def test_neighbours_follow_each_other_without_a_gap(period: str, when: datetime, count: int) -> None:
+    """Each begins where the one before ends; the same run is found from either side."""
+    last = window_at(period, when)
+    run = windows_until(last, count)
+    assert run[-1] == last
+    assert all(before.end == after.start for before, after in pairwise(run))
+    assert all(parse_window(period, window.label) == window for window in run)
+    assert windows_from(run[0], len(run)) == run
+    assert len(run) == count or run[0].start <= datetime(1900, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("period", "last", "first"),
+    [
+        ("hour", "2026-11-29T05", "2026-11-28T23"),
+        ("day", "2026-03-02", "2026-02-24"),
+        ("week", "2027-W02", "2026-W49"),  # 2026 has 53 weeks
+        ("month", "2027-03", "2026-09"),
+    ],
+)
+def test_seven_windows(period: str, last: str, first: str) -> None:
+    """Over the ends of days, months and years."""
+    run = windows_until(parse_window(period, last), 7)
+    assert (len(run), run[0].label, run[-1].label) == (7, first, last)
+
+
+def test_runs_end_where_labels_do() -> None:
+    """There is no window before 1900 nor after 2299; one window is a run of one."""
+    first, last = parse_window("month", "1900-02"), parse_window("month", "2299-11")
+    assert [window.label for window in windows_until(first, 7)] == ["1900-01", "1900-02"]
+    assert [window.label for window in windows_from(last, 7)] == ["2299-11", "2299-12"]
+    assert windows_until(first, 1) == windows_from(first, 1) == [first]
+
+
+def test_once_has_no_neighbours() -> None:
+    """Asking for them is an error."""
+    for run in (windows_until, windows_from):
+        with pytest.raises(WindowError, match="once"):
+            run(once_window(SEALED), 7)
+
+
+@pytest.mark.parametrize(
+    ("window", "late_days", "closes"),
+    [
+        (parse_window("day", "2026-11-29"), 3, _utc(2026, 12, 3)),
+        (parse_window("hour", "2026-11-29T23"), 0, _utc(2026, 11, 30)),
+        (parse_window("month", "2026-12"), 30, _utc(2027, 1, 31)),
+        (once_window(date(2027, 6, 30)), 3, _utc(2027, 7, 4)),
+    ],
+)
+def test_windows_close_after_their_late_days(window: Window, late_days: int, closes: datetime) -> None:
+    """Counted from the end of the window, of a `once` window from the end of its last day."""
+    assert closes_at(window, late_days) == closes

@@ -53,7 +53,8 @@ def test_a_retry_changes_nothing_but_the_duplicate_count(client, store):
     assert [(found["index"], found["type"]) for found in answer.json["rejected"]] == [(1, "payload-invalid")]
     after = store.dump()
     assert {key for key in after if after[key] != before.get(key)} == {
-        KEYS.outcome("dark_mode", "2126-11-29").encode()
+        KEYS.outcome("dark_mode", "2126-11-29").encode(),
+        KEYS.ever("dark_mode").encode(),
     }
     assert _outcome(store) == {
         "received": "4",
@@ -119,7 +120,8 @@ def test_hostile_names_and_windows_make_no_keys(client, store):
     ]
     _post(client, batch(*made_up, batch_id=ID))
     with store.client(decode=True) as redis:
-        assert redis.keys("*outcome*") == [KEYS.outcome("_unknown", "_unknown")]
+        assert set(redis.keys("*outcome*")) == {KEYS.outcome("_unknown", "_unknown"), KEYS.outcomes}
+        assert redis.smembers(KEYS.outcomes) == {"_unknown:_unknown"}
 
 
 def test_gzip_is_accepted(client):
@@ -255,7 +257,7 @@ def test_other_paths_and_methods_are_problems_too(client):
     answer = client.put("/v1/reports")
     assert (answer.status_code, answer.json["type"]) == (405, "method-not-allowed")
     assert "POST" in answer.headers["Allow"]
-    for path in ("/", "/v1/reports/", "//v1//reports", "/static/x"):
+    for path in ("/nope", "/v1/reports/", "/v1//reports", "/v1/static/x"):
         answer = client.get(path)
         assert (answer.status_code, answer.json["type"], answer.mimetype) == (
             404, "not-found", "application/problem+json",

@@ -3,9 +3,26 @@
 import pytest
 
 from dither_protocol.registry import registry_from_document
-from dither_protocol.storage import combined_key, estimate_field, estimate_key
+from dither_protocol.storage import (
+    COMBINED,
+    companion_field,
+    estimates_key,
+    published_key,
+    published_member,
+    rollups_key,
+)
+from dither_protocol.windows import parse_window
 from dither_server.app import create_app
 from support.server import INGEST_KEY, OPERATOR_KEY, REGISTRY, bearer, registry, settings
+
+DAY = "2126-11-29"
+
+
+def _publish(redis, metric, version, field, text, *, day=DAY):
+    """Put a document where the worker does, with its companion and in the index."""
+    redis.hset(estimates_key(metric, version, day), mapping={field: text, companion_field(field): "5 0 1"})
+    start = parse_window("day", day).start.timestamp()
+    redis.zadd(published_key(metric), {published_member(version, day): start})
 
 
 def _get(client, path, key=OPERATOR_KEY, **headers):
@@ -69,9 +86,7 @@ def test_estimates_come_as_published_with_versions_side_by_side(store, tmp_path)
     client = create_app(settings(tmp_path, store.url, registry_text=newer)).test_client()
     with store.client() as redis:
         for version in (1, 2):
-            field = estimate_field("2126-11-29", ())
-            redis.hset(estimate_key("dark_mode", version), field, f'{{"n":{version}}}')
-            redis.hset(estimate_key("dark_mode", version), "n|" + field, version)
+            _publish(redis, "dark_mode", version, "", f'{{"n":{version}}}')
     answer = _get(client, "/v1/metrics/dark_mode/estimates").json
     assert answer["metric"] == "dark_mode"
     assert [(v["version"], v["estimates"]) for v in answer["versions"]] == [(1, [{"n": 1}]), (2, [{"n": 2}])]
@@ -90,18 +105,33 @@ def test_combined_estimates_come_beside_the_versions(store, tmp_path):
         "weighted-by-n": REGISTRY.replace(f"{head}2", f"{head}3"),
         "side-by-side": REGISTRY.replace(f"{head}2", f"{head}4").replace('"edge", ', ""),
     }
-    field = estimate_field("2126-11-29", None)
     for version, (rule, text) in enumerate(texts.items(), start=3):
         client = create_app(settings(tmp_path, store.url, registry_text=text)).test_client()
         with store.client() as redis:
             for each in (2, version):
-                redis.hset(estimate_key("browser", each), field, f'{{"n":{each}}}')
-            redis.hset(combined_key("browser"), mapping={field: '{"n":5}', f"n|{field}": 5})
+                _publish(redis, "browser", each, "*", f'{{"n":{each}}}')
+            _publish(redis, "browser", COMBINED, "*", '{"n":5}')
         answer = _get(client, "/v1/metrics/browser/estimates").json
         assert answer["combination"]["rule"] == rule
         assert answer["combined"] == ([{"n": 5}] if rule == "weighted-by-n" else [])
     assert answer["combination"]["reason"] == "the versions have different labels"
     assert [v["estimates"] for v in answer["versions"]] == [[{"n": 2}], [{"n": 3}], [{"n": 4}]]
+
+
+def test_rollups_are_asked_for_by_their_number_of_windows(store, tmp_path):
+    """They come in place of the estimates of single windows; by their last window, over all dimensions."""
+    client = create_app(settings(tmp_path, store.url)).test_client()
+    with store.client() as redis:
+        for day in ("2126-11-28", DAY):
+            _publish(redis, "dark_mode", 1, "*", '{"n":1}', day=day)
+            redis.hset(
+                rollups_key("dark_mode", 1, 7), mapping={day: f'{{"last":"{day}"}}', f"n|{day}": "1 1 1"}
+            )
+    path = "/v1/metrics/dark_mode/estimates?rollup=7"
+    assert _get(client, path).json["versions"][0]["estimates"] == [{"last": "2126-11-28"}, {"last": DAY}]
+    ranged = _get(client, f"{path}&from={DAY}&to={DAY}&dimensions=*").json
+    assert ranged["versions"][0]["estimates"] == [{"last": DAY}]
+    assert _get(client, path.replace("7", "28")).json["versions"][0]["estimates"] == []
 
 
 def test_a_metric_that_left_the_registry_is_still_read(store, tmp_path):
@@ -119,6 +149,8 @@ def test_a_wrong_query_is_refused(client):
         ("from=soon", "from"),
         ("since=2126-11-29", "since"),
         ("from=2126-11-30&to=2126-11-29", "from"),
+        ("rollup=14", "rollup"),
+        ("rollup=7&dimensions=os=linux", "dimensions"),
     ):
         answer = _get(client, f"/v1/metrics/browser/estimates?{query}")
         assert (answer.status_code, answer.json["type"], answer.json["field"]) == (

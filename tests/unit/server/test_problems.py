@@ -21,7 +21,7 @@ from dither_server.store_rules import StoreRefused, StoreUnavailable
         (BatchError(BatchProblem.UNTIL_TOO_FAR, "until", "d"), 422, "until-too-far", False),
         (Unauthenticated(presented=False), 401, "unauthorized", False),
         (Unauthenticated(presented=True), 401, "unauthorized", False),
-        (Forbidden(Role.OPERATOR), 403, "forbidden", False),
+        (Forbidden(Role.VIEWER), 403, "forbidden", False),
         (StoreUnavailable("timeout"), 503, "store-unavailable", True),
         (StoreRefused("was created with partitions 8"), 503, "store-unavailable", True),
         (Problem("overloaded", "d"), 503, "overloaded", True),

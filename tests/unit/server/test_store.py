@@ -1,12 +1,16 @@
 """The store's own rules against a real Valkey: fit or refused, ready or not, back after a loss."""
 
 import logging
+import os
+import signal
 import socket
+import time
+from contextlib import suppress
 
 import pytest
 
 from dither_protocol.errors import Rejection
-from dither_protocol.storage import META_KEY, metric_key, versions_key
+from dither_protocol.storage import LAYOUT, META_KEY, metric_key, versions_key
 from dither_protocol.wire import Envelope, parse_envelope
 from dither_server import store as store_module
 from dither_server.admission import admit
@@ -31,7 +35,7 @@ def test_the_first_server_writes_what_the_store_is_for(store, tmp_path):
     """Number of partitions, layout and every metric's definition are written at the first start."""
     _store(tmp_path, store.url)
     with store.client(decode=True) as client:
-        assert client.hgetall(META_KEY) == {"partitions": "8", "layout": "1"}
+        assert client.hgetall(META_KEY) == {"partitions": "8", "layout": str(LAYOUT)}
         assert client.smembers(versions_key("browser")) == {"2"}
         assert registry().metrics["browser"].params_hash in client.get(metric_key("browser", 2))
     before = store.dump()
@@ -160,6 +164,35 @@ def test_a_store_that_came_back_as_another_one_is_checked_again(tmp_path):
         assert store.failing_checks() == ["store-fit"]
 
 
+def _wait_until_it_answers(store):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(StoreUnavailable):
+            store.catalogue()
+            return
+
+
+def test_a_store_in_the_place_of_a_silent_one_is_checked(tmp_path):
+    """An address that led to a hung store, and now to another one, is not trusted for what the first one was."""
+    address = tmp_path / "current"
+    with running_store() as hung, running_store() as other:
+        address.symlink_to(hung.folder / "s.sock")
+        store = _store(tmp_path, f"unix://{address}")
+        admission = admit(store.catalogue(), parse_envelope(batch()), NOW)
+        os.kill(hung.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable, match="timeout"):
+                store.admit(admission)
+        finally:
+            os.kill(hung.pid, signal.SIGCONT)
+        with other.client() as client:
+            client.hset(META_KEY, mapping={"partitions": 3, "layout": LAYOUT})
+        address.unlink()
+        address.symlink_to(other.folder / "s.sock")
+        with pytest.raises(StoreRefused, match="partitions 3"):
+            _wait_until_it_answers(store)
+
+
 def test_a_silent_store_is_given_up(tmp_path, monkeypatch):
     """A store that accepts connections and says nothing is unavailable by a time limit."""
     monkeypatch.setattr(store_module, "_READ_TIMEOUT_S", 0.05)
@@ -179,6 +212,22 @@ def test_only_one_thread_prepares(tmp_path, monkeypatch):
     store = Store(settings(tmp_path, "unix:///nowhere"), registry())
     with store._preparing, pytest.raises(StoreUnavailable, match="preparing"):
         store.catalogue()
+
+
+def test_nobody_waits_for_the_one_that_finds_out(tmp_path, monkeypatch):
+    """While one thread tries a store that was silent, the others are told so at once, not after the one's time."""
+    monkeypatch.setattr(store_module, "_READ_TIMEOUT_S", 0.05)
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(8)
+        store = Store(settings(tmp_path, f"unix://{path}"), registry())
+        with pytest.raises(StoreUnavailable, match="timeout"):
+            store.catalogue()
+        monkeypatch.setattr(store_module, "_PREPARE_WAIT_S", 20.0)
+        with store._preparing, pytest.raises(StoreUnavailable, match="timeout"):
+            store.catalogue()
+        store.close()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +254,7 @@ def test_a_replica_takes_nothing(tmp_path):
         before = own.dump()
         with own.client() as client:
             client.replicaof("127.0.0.1", 1)
-        with pytest.raises(StoreUnavailable, match="refusing"):
+        with pytest.raises(StoreUnavailable, match="readonly"):
             _send(store)
         assert own.dump() == before
 

@@ -1,0 +1,124 @@
+"""Ingest: admitted requests/s of one gunicorn worker, over those of an empty Flask route on the same worker.
+
+The load comes from ``wrk`` on a core of its own; where it is not installed there are no rows, and that is said.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dither_protocol.registry import parse_registry
+from dither_server.auth import key_hash
+from harness import Row
+from own_server import LOAD_CPU, PORT, own_server
+from own_store import own_store
+
+_SECONDS = 6
+_CONNECTIONS = 32
+_THREADS = 8
+_REPORTS = 10
+_KEY = "bench"
+
+_REGISTRY = """
+schema = 1
+project = "bench"
+[metrics.default_browser]
+version = 1
+type = "categorical"
+description = "Browser that opens links"
+categories = ["chrome", "firefox", "safari", "edge", "other"]
+epsilon = 1.0
+mechanism = "grr"
+dimensions = { os = ["linux", "macos", "windows"] }
+"""
+
+# Every request carries an id of its own: 21 free characters of base64url, and one whose low bits are zero.
+_WRK = """
+local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+local last = "AQgw"
+local threads = 0
+function setup(thread) thread:set("number", threads) threads = threads + 1 end
+function init(args) math.randomseed(os.time() * 1000 + number * 7919 + SEED) end
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer KEY"
+local tail = 'TAIL'
+function request()
+  local id = {}
+  for i = 1, 21 do local at = math.random(64) id[i] = letters:sub(at, at) end
+  local at = math.random(4)
+  id[22] = last:sub(at, at)
+  return wrk.format(nil, "/v1/reports", nil, '{"batch":"' .. table.concat(id) .. '",' .. tail)
+end
+"""
+
+
+def rows() -> Iterator[Row]:
+    """An empty route, then ingest with each acknowledgement that one store can give."""
+    if shutil.which("wrk") is None:
+        sys.stderr.write("ingest is not measured: wrk is not installed\n")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environ = _files(folder)
+        with own_server(
+            folder, ["--worker-class", "gthread", "--threads", str(_THREADS), "empty_app:app"], {}
+        ):
+            empty = _rate(folder)
+        yield Row("empty Flask route", empty, "1/s")
+        for ack, fsync in (("fsync", "always"), ("memory", "everysec")):
+            with own_store(fsync=fsync) as url:
+                given = environ | {"DITHER_STORE_URL": url, "DITHER_ACK": ack}
+                with own_server(folder, ["-c", "python:dither_server.gunicorn_config"], given):
+                    rate = _rate(folder)
+            yield Row(f"ingest, ack={ack}, {_REPORTS} reports a batch", rate, "1/s")
+            target = 0.7 if ack == "fsync" else None
+            yield Row(f"ingest over an empty route, ack={ack}", rate / empty, "", target)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    registry = parse_registry(_REGISTRY)
+    metric = registry.metrics["default_browser"]
+    (folder / "registry.toml").write_text(_REGISTRY)
+    key = {"name": "bench", "role": "ingest", "sha256": key_hash(_KEY)}
+    (folder / "keys.json").write_text(json.dumps({"keys": [key]}))
+    (folder / "load.lua").write_text(_script(metric.params_hash))
+    return {
+        "DITHER_REGISTRY": str(folder / "registry.toml"),
+        "DITHER_KEYS_FILE": str(folder / "keys.json"),
+        "DITHER_WORKERS": "1",
+        "DITHER_THREADS": str(_THREADS),
+        "DITHER_BIND": f"127.0.0.1:{PORT}",
+        "DITHER_HIGH_WATER_BYTES": str(400 << 20),
+    }
+
+
+def _script(params: str) -> str:
+    report = {
+        "metric": "default_browser", "version": 1, "params": params, "window": time.strftime("%Y-%m-%d", time.gmtime()),
+        "dimensions": {"os": "linux"}, "data": 3,
+    }  # fmt: skip
+    until = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 86_400))
+    tail = json.dumps({"until": until, "reports": [report] * _REPORTS}, separators=(",", ":"))[1:]
+    script = _WRK.replace("KEY", _KEY).replace("TAIL", tail)
+    return script.replace("SEED", str(int.from_bytes(os.urandom(3))))
+
+
+def _rate(folder: Path) -> float:
+    """Requests/s; any answer but 2xx is an error."""
+    command = ["taskset", "-c", str(LOAD_CPU), "wrk", "-t1", f"-c{_CONNECTIONS}", f"-d{_SECONDS}s"]
+    command += ["-s", str(folder / "load.lua"), f"http://127.0.0.1:{PORT}"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in said or "Socket errors" in said:
+        raise RuntimeError(said)
+    found = re.search(r"Requests/sec:\s*([0-9.]+)", said)
+    if found is None:
+        raise RuntimeError(said)
+    return float(found[1])

@@ -1,0 +1,96 @@
+"""The page about the service itself: the conservation ledger, refusals, workers, partitions, readiness."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dither_protocol.storage import UNKNOWN
+from dither_server.alarms import Alarm, service_alarms
+from dither_server.conservation import Ledger, Terms
+from dither_server.counting_state import CountingState
+from dither_server.dashboard.desk import Desk
+from dither_server.formats import plural
+from dither_server.store_rules import StoreRefused, StoreUnavailable
+
+REASONS: Final[Mapping[str, str]] = {
+    "malformed-report": "is no report",
+    "unknown-metric": "about a metric that the registry does not have",
+    "unknown-version": "of a version that the registry never had",
+    "metric-expired": "about a window after the metric's last day",
+    "params-mismatch": "made by another definition of the metric",
+    "dimensions-invalid": "dimensions that are not in the registry's lists",
+    "window-invalid": "a window that is none of the metric's period",
+    "report-too-early": "about a window that has not begun",
+    "report-too-old": "about a window that is closed",
+    "payload-invalid": "data that the mechanism cannot have made",
+}
+"""Each reason of a refusal in words."""
+
+CHECKS: Final[Mapping[str, str]] = {
+    "store-fit": "the store is the one that this server was set up for",
+    "store-writable": "the store takes writes",
+    "store-never-evicts": "the store drops nothing when it is full",
+    "admit-script": "the store runs the script that takes batches",
+    "backlog": "no partition is full",
+    "replicas": "enough replicas have what was written",
+    "disk": "the store's disk has room",
+}
+"""Each readiness check in words."""
+
+
+@dataclass(frozen=True)
+class HealthView:
+    """Everything of the page.
+
+    Attributes:
+        rows: (metric, terms): the metrics of the registry, others that have accounts, and what could be
+            assigned to none.
+        ledger: the same as measured; None where the store cannot be read.
+        counting: workers and partitions; None where the store cannot be read.
+        failing: names of the readiness checks that fail.
+        trouble: why the store cannot be read; empty where it can.
+        alarms: about the service as a whole.
+    """
+
+    rows: Sequence[tuple[str, Terms]]
+    ledger: Ledger | None
+    counting: CountingState | None
+    failing: Sequence[str]
+    trouble: str
+    alarms: Sequence[Alarm]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons for which reports were refused, the commonest first."""
+        total = {} if self.ledger is None else self.ledger.total.rejected
+        return sorted((reason for reason, count in total.items() if count), key=lambda reason: -total[reason])
+
+    @property
+    def checks(self) -> list[tuple[str, str, str]]:
+        """(name, words, ``passes``, ``fails`` or ``unknown``) of each readiness check, new ones that fail too."""
+        rest = "unknown" if self.trouble else "passes"  # a store that does not answer was asked no more
+        known = [(name, words, "fails" if name in self.failing else rest) for name, words in CHECKS.items()]
+        new = [(name, "a check of this server", "fails") for name in self.failing if name not in CHECKS]
+        return known + new
+
+    @property
+    def said(self) -> str:
+        """The page in one sentence, for those who do not see it change."""
+        if self.ledger is None:
+            return f"The store cannot be read: {self.trouble}"
+        total = self.ledger.total
+        balance = "the ledger balances" if not total.imbalance else f"imbalance {total.imbalance}"
+        return f"{plural(total.in_flight, 'report')} in flight; {balance}"
+
+
+def health_view(desk: Desk) -> HealthView:
+    """Read the page; a store that cannot be read is no error here."""
+    failing = desk.failing()
+    try:
+        ledger, counting = desk.ledger(), desk.counting()
+    except (StoreUnavailable, StoreRefused) as error:
+        return HealthView([], None, None, failing, str(error), [])
+    names = [metric.name for metric in desk.service.registry]
+    others = sorted(ledger.by_metric.keys() - {*names, UNKNOWN})
+    rows = [(name, ledger.terms(name)) for name in (*names, *others, UNKNOWN)]
+    return HealthView(rows, ledger, counting, failing, "", service_alarms(ledger, counting, failing))

@@ -1,0 +1,133 @@
+"""The answer of ``GET /v1/metrics/{name}/quality``: how far the estimates of a metric may be trusted, and why. Pure.
+
+Nothing is estimated here: errors and intervals are those that the estimator published, and the expected ones beside
+them follow from the mechanism alone.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from dither_protocol.registry import Metric
+from dither_server.conservation import Conservation, Terms
+from dither_server.documents import Estimate, read_estimates
+from dither_server.published import readable_definitions
+from dither_server.selection import ALL_DIMENSIONS
+from dither_server.store_rules import Published, PublishedVersion
+
+FAKE_SHARE: Final = 0.01
+"""Share of made-up reports for which it is said how far they could move a value."""
+
+
+def quality_document(name: str, published: Published, found: Conservation) -> dict[str, object]:
+    """Estimates of single windows and what became of the reports about them.
+
+    Args:
+        name: of the metric.
+        published: its estimates, of all dimensions.
+        found: the accounts of the same windows.
+    """
+    metrics = readable_definitions(published)
+    return {
+        "metric": name,
+        "versions": [_version(metric) for metric in metrics.values()],
+        "windows": [
+            window
+            for version in published.versions
+            for window in _windows(version, metrics.get(version.version))
+        ],
+        "accounts": [
+            {"window": window} | _account(terms)
+            for (metric, window), terms in sorted(found.accounts.items())
+            if metric == name
+        ],
+        "unsettled": found.unsettled,
+    }
+
+
+def _version(metric: Metric) -> dict[str, object]:
+    oracle = metric.mechanism
+    return {
+        "version": metric.version,
+        "mechanism": oracle.name,
+        "epsilon": oracle.epsilon,
+        "p": oracle.p,
+        "q": oracle.q,
+        "min_reports": metric.min_reports,
+        "fakes": {"share": FAKE_SHARE, "margin": oracle.fake_margin(FAKE_SHARE)},
+    }
+
+
+def _windows(version: PublishedVersion, metric: Metric | None) -> Iterator[dict[str, object]]:
+    """One entry for each window with an estimate over all dimensions, in order."""
+    cells: dict[str, list[Estimate]] = {}
+    totals: dict[str, Estimate] = {}
+    for (label, dimensions), text in sorted(version.estimates.items()):
+        read, _ = read_estimates([text])
+        if dimensions == ALL_DIMENSIONS:
+            totals.update(zip([label], read, strict=False))  # none where it cannot be read
+        else:
+            cells.setdefault(label, []).extend(read)
+    for label, estimate in sorted(totals.items(), key=lambda each: (each[1].window.start, each[0])):
+        yield _window(version.version, estimate, cells.get(label, [estimate]), metric)
+
+
+def _window(
+    version: int, estimate: Estimate, cells: Sequence[Estimate], metric: Metric | None
+) -> dict[str, object]:
+    suppressed = sum(cell.suppressed for cell in cells)
+    total = estimate.support_total
+    return {
+        "version": version,
+        "window": estimate.window,
+        "status": estimate.status,
+        "final": estimate.final,
+        "revision": estimate.revision,
+        "watermark": estimate.watermark,
+        "n": estimate.n,
+        "min_reports": estimate.min_reports,
+        "level": estimate.level,
+        "target": estimate.target,
+        "expected_rmse": _expected_rmse(metric, estimate.n),
+        "rmse": _rmse(estimate),
+        "half_width": _half_width(estimate),
+        "cells": {
+            "published": len(cells) - suppressed,
+            "suppressed": suppressed,
+            "suppressed_share": suppressed / len(cells),
+        },
+        "support_total": total,
+    }
+
+
+def _expected_rmse(metric: Metric | None, n: int) -> float | None:
+    """Root of the mean squared error among ``n`` reporters where all values are equally frequent."""
+    if metric is None or n == 0:
+        return None
+    oracle = metric.mechanism
+    return math.sqrt(oracle.n_variance(1 / oracle.d) / n)
+
+
+def _rmse(estimate: Estimate) -> float | None:
+    """The same by the published standard errors."""
+    if estimate.suppressed:
+        return None
+    return math.sqrt(statistics.fmean(value.std_error**2 for value in estimate.values))
+
+
+def _half_width(estimate: Estimate) -> Mapping[str, float] | None:
+    if estimate.suppressed:
+        return None
+    widths = [value.half_width for value in estimate.values]
+    return {"median": statistics.median(widths), "largest": max(widths)}
+
+
+def _account(terms: Terms) -> dict[str, object]:
+    refused = sum(terms.rejected.values())
+    received = max(1, terms.received)
+    return asdict(terms) | {
+        "duplicate_share": terms.duplicate / received,
+        "rejected_share": refused / received,
+    }
