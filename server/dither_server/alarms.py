@@ -92,9 +92,7 @@ def metric_alarms(metric: Metric, latest: Estimate | None, terms: Terms, now: da
             text = f"{plural(latest.n, 'report')} in {latest.key}: below min_reports = {least} no shares are shown."
             found.append(Alarm(Level.NOTE, Kind.SUPPRESSED, text))
         if latest.support_total is not None and latest.support_total.flagged:
-            text = (
-                f"The reports in {latest.key} support more or fewer values than honest ones: some are made up."
-            )
+            text = f"The reports in {latest.key} support more or fewer values than honest ones: some are made up."
             found.append(Alarm(Level.WARN, Kind.SUPPORT_TOTAL, text))
     return found
 

@@ -16,7 +16,17 @@ _NAME: Final[Schema] = {
     "schema": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"},
     "example": "default_browser",
 }
-_BOUND: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 40}
+_BOUND: Final[Schema] = {
+    "type": "string",
+    "maxLength": 40,
+    "pattern": "^[0-9]{4}-("
+    "W[0-5][0-9]"
+    "|[01][0-9]"
+    "|[01][0-9]-[0-3][0-9]"
+    "|[01][0-9]-[0-3][0-9]T[0-2][0-9]"
+    "|[01][0-9]-[0-3][0-9][Tt][0-2][0-9](:[0-5][0-9]){2}([.][0-9]{1,9})?([Zz]|[+-][0-2][0-9]:[0-5][0-9])"
+    ")$",
+}
 
 
 def _query(name: str, schema: Schema, description: str, example: Any) -> Schema:

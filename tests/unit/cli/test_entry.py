@@ -41,6 +41,17 @@ def test_a_package_that_only_a_subcommand_needs_is_named_too(missing: str, tmp_p
     assert not (tmp_path / "state").exists()
 
 
+def test_an_archive_needs_an_extra_of_its_own(tmp_path: Path) -> None:
+    """`dither[cli]` does not bring pyarrow; nothing is started without it."""
+    code = "import sys; sys.modules['pyarrow'] = None\nfrom dither_cli.entry import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--state-dir", str(tmp_path / "state"), "--port", "0"]
+    command += ["--archive", str(tmp_path / "archive")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "needs the package 'pyarrow'. Install it with: pip install 'dither[archive]'" in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_missing_module_of_our_own_is_a_fault_and_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """The advice to install an extra must not cover up a broken package."""
     monkeypatch.setitem(sys.modules, "dither_cli.main", None)

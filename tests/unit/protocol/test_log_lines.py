@@ -30,9 +30,7 @@ def _line(style: str) -> str:
     try:
         raise OSError("192.0.2.7 is away")
     except OSError:
-        record = logging.LogRecord(
-            "room", logging.WARNING, "", 0, "from\n%s", ("192.0.2.8",), sys.exc_info()
-        )
+        record = logging.LogRecord("room", logging.WARNING, "", 0, "from\n%s", ("192.0.2.8",), sys.exc_info())
     record.created = 1_795_995_200.25
     return FORMATTERS[style]().format(record)
 
