@@ -1,41 +1,38 @@
-"""The archive against a real store: each counted report is in it exactly once, whoever dies."""
+"""The archive against a real store: what was counted is in it, and nothing else."""
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from dither_estimator import archive_file
-from dither_estimator.archive import Archive, NoArchive
+from dither_estimator.archive import NoArchive
 from dither_estimator.archive_claim import Claims, State
-from dither_estimator.archive_folder import Folder
-from dither_estimator.definitions import Definitions
 from dither_estimator.store import Store
-from dither_estimator.worker import EXIT_OK, Worker
-from dither_protocol import storage
+from dither_estimator.worker import Worker
 from dither_protocol.errors import StorageError
 from dither_protocol.registry import Registry
-from dither_protocol.storage import Cell, PartitionKeys, encode_entry, partition_tags
-from support import archive as program
-from support.archive import STEPS, announce_shapes, archived, entries, stored
+from dither_protocol.storage import Cell, encode_entry
+from support.archive import (
+    KEYS,
+    PARTITIONS,
+    SHAPES,
+    announce_shapes,
+    append,
+    archived,
+    archiving_worker,
+    entries,
+    finish,
+    left,
+    plain_archive,
+    shapes,
+    stored,
+)
 from support.store import Store as Valkey
 from support.store import running_store
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-HANG_LIMIT_S = 60
-PARTITIONS = 2
-KEYS = [PartitionKeys(tag) for tag in partition_tags(PARTITIONS)]
 
 
 @pytest.fixture(scope="module")
@@ -48,55 +45,20 @@ def server(engine: str) -> Iterator[Valkey]:
 @pytest.fixture
 def valkey(server: Valkey) -> Valkey:
     """Emptied, with a metric of each shape announced."""
-    announce_shapes(server.client(), PARTITIONS)
+    announce_shapes(server.client())
     return server
 
 
 @pytest.fixture
 def registry() -> Registry:
     """The metrics of `valkey`."""
-    return program.shapes()
+    return shapes()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where the archive goes; not there yet."""
     return tmp_path / "archive"
-
-
-def append(valkey: Valkey, payloads: list[bytes]) -> None:
-    """Put entries into the streams in turn, as the admit script does."""
-    for number, payload in enumerate(payloads):
-        with valkey.client().pipeline(transaction=True) as pipe:
-            pipe.xadd(KEYS[number % PARTITIONS].stream, {storage.ENTRY_FIELD: payload})
-            pipe.incrby(KEYS[number % PARTITIONS].backlog, len(payload))
-            pipe.execute()
-
-
-def archiving_worker(valkey: Valkey, folder: Path) -> Worker:
-    """A worker of its own connection, in the place of the one before."""
-    return Worker(Store(valkey.url), archive=folder)
-
-
-def finish(worker: Worker) -> None:
-    """Count everything and archive everything."""
-    while worker.count():
-        pass
-    while worker.archive(at_once=True):
-        pass
-
-
-def left(valkey: Valkey) -> list[tuple[int, int]]:
-    """(entries in the stream, bytes of the backlog) of each partition."""
-    client = valkey.client()
-    return [(client.xlen(keys.stream), int(client.get(keys.backlog) or 0)) for keys in KEYS]
-
-
-def run_program(valkey: Valkey, folder: Path, step: str) -> int:
-    """Run `support.archive` as a program; its exit code."""
-    command = [sys.executable, str(program.__file__), valkey.url, str(folder), step]
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, env=environ, timeout=HANG_LIMIT_S, check=False).returncode
 
 
 def test_every_shape_of_report_gives_the_same_counters(
@@ -106,9 +68,9 @@ def test_every_shape_of_report_gives_the_same_counters(
     append(valkey, entries(registry, 200))
     worker = archiving_worker(valkey, folder)
     finish(worker)
-    counted = stored(valkey.client(), PARTITIONS)
-    assert len(counted) == len(program.SHAPES) + 1
-    assert sum(n for n, _ in counted.values()) == 200 * 2 * len(program.SHAPES)
+    counted = stored(valkey.client())
+    assert len(counted) == len(SHAPES) + 1
+    assert sum(n for n, _ in counted.values()) == 200 * 2 * len(SHAPES)
     assert archived(folder, registry) == counted
     assert left(valkey) == [(0, 0)] * PARTITIONS
 
@@ -121,161 +83,15 @@ def test_duckdb_reads_it_as_it_is(
     finish(archiving_worker(valkey, folder))
     monkeypatch.chdir(folder.parent)
     query = "SELECT metric, count(*) FROM read_parquet('archive/*.parquet') GROUP BY 1"
-    assert dict(duckdb.sql(query).fetchall()) == dict.fromkeys(program.SHAPES, 100)
+    assert dict(duckdb.sql(query).fetchall()) == dict.fromkeys(SHAPES, 100)
     query = (
         "SELECT dimensions->>'os', window_label, count(*) FROM 'archive/*.parquet' "
         "WHERE metric = 'oue' GROUP BY ALL ORDER BY ALL"
     )
     assert duckdb.sql(query).fetchall() == [("linux", "2026-11-29", 50), ("mac os, 26", "2026-11-29", 50)]
     query = "SELECT value, count(*) FROM 'archive/*.parquet' WHERE metric = 'grr' GROUP BY 1"
-    _, counters = stored(valkey.client(), PARTITIONS)[Cell("grr", 1, "2026-11-29", ()).name]
+    _, counters = stored(valkey.client())[Cell("grr", 1, "2026-11-29", ()).name]
     assert dict(duckdb.sql(query).fetchall()) == {v: c for v, c in enumerate(counters) if c}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step_loses_and_doubles_nothing(
-    valkey: Valkey, registry: Registry, folder: Path, step: str
-) -> None:
-    """SIGKILL there, then another worker: at no time is there a row too many, in the end there is none too few."""
-    append(valkey, entries(registry, 20))
-    finish(archiving_worker(valkey, folder))
-    append(valkey, entries(registry, 30, seed=1))
-    assert run_program(valkey, folder, step) == -signal.SIGKILL
-    counted = stored(valkey.client(), PARTITIONS)
-    after_kill = archived(folder, registry)
-    assert all(after_kill[name][0] <= n for name, (n, _) in counted.items())
-    assert run_program(valkey, folder, "never") == 0
-    assert archived(folder, registry) == counted
-    assert left(valkey) == [(0, 0)] * PARTITIONS
-    assert [path.name for path in (folder / ".unfinished").iterdir()] == ["lock"]
-
-
-def test_kills_at_any_time_lose_and_double_nothing(valkey: Valkey, registry: Registry, folder: Path) -> None:
-    """A real worker is killed again and again while entries arrive; the last one stops in order."""
-    draw = random.Random(5)  # noqa: S311  a test's choice of moments
-    environ = os.environ | {
-        "DITHER_STORE_URL": valkey.url,
-        "DITHER_ARCHIVE": str(folder),
-        "DITHER_HIGH_WATER_BYTES": "2000",  # so that a file is due after half of that
-        "DITHER_WORKER_NAME": "worker",
-    }
-    stop = threading.Event()
-    supply = iter(entries(registry, 5_000))
-
-    def arrive() -> None:
-        while not stop.is_set():
-            append(valkey, [next(supply) for _ in range(2)])
-            time.sleep(0.005)
-
-    arriving = threading.Thread(target=arrive)
-    arriving.start()
-    command = [sys.executable, "-m", "dither_estimator.worker"]
-    try:
-        for _ in range(3):
-            worker = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
-            files = len(list(folder.glob("*.parquet")))
-            _until(lambda: len(list(folder.glob("*.parquet"))) > files + 1)  # noqa: B023  used in this turn only
-            time.sleep(draw.uniform(0, 0.1))
-            worker.kill()
-            worker.wait(HANG_LIMIT_S)
-    finally:
-        stop.set()
-        arriving.join(HANG_LIMIT_S)
-    worker = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
-    _until(lambda: left(valkey) == [(0, 0)] * PARTITIONS or all(n < 9 for n, _ in left(valkey)))
-    worker.terminate()
-    assert worker.wait(HANG_LIMIT_S) == EXIT_OK
-    assert left(valkey) == [(0, 0)] * PARTITIONS
-    assert archived(folder, registry) == stored(valkey.client(), PARTITIONS)
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def plain_archive(valkey: Valkey, folder: Path, store: Store | None = None) -> Archive:
-    """An archive without a worker."""
-    store = store or Store(valkey.url)
-    store.open()
-    return Archive(store, Definitions(store), Folder(folder), archive_file.write)
-
-
-def test_several_archivers_at_once_lose_and_double_nothing(
-    valkey: Valkey, registry: Registry, folder: Path
-) -> None:
-    """Four of them write the same partitions without any lease, while entries arrive and are counted."""
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def write() -> None:
-        archive = plain_archive(valkey, folder)
-        try:
-            while not stop.is_set():
-                for partition in range(PARTITIONS):
-                    archive.advance(PARTITIONS, partition, at_once=True)
-        except BaseException as error:  # shown below
-            failures.append(error)
-            raise
-
-    def count() -> None:
-        worker = archiving_worker(valkey, folder)
-        while not stop.is_set():
-            worker.count()
-
-    threads = [threading.Thread(target=target) for target in (write, write, write, write, count)]
-    for thread in threads:
-        thread.start()
-    for payload in entries(registry, 200):
-        append(valkey, [payload])
-    _until(lambda: len(list(folder.glob("*.parquet"))) > 6)
-    stop.set()
-    for thread in threads:
-        thread.join(HANG_LIMIT_S)
-    assert failures == []
-    finish(archiving_worker(valkey, folder))
-    assert archived(folder, registry) == stored(valkey.client(), PARTITIONS)
-    assert left(valkey) == [(0, 0)] * PARTITIONS
-
-
-class Interrupted(Claims):
-    """Claims of an archiver that is held up just before or after its claim, while another one does its work."""
-
-    def __init__(self, store: Store, when: str, other: Callable[[], object]) -> None:
-        super().__init__(store)
-        self._when = when
-        self._others = iter([other])
-
-    def claim(self, keys: PartitionKeys, before: State | None) -> State | None:
-        """The claim, and the other's work once."""
-        if self._when == "before":
-            next(self._others, lambda: None)()
-        found = super().claim(keys, before)
-        if self._when == "after":
-            next(self._others, lambda: None)()
-        return found
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_archiver_that_was_held_up_does_no_harm(
-    valkey: Valkey, registry: Registry, folder: Path, when: str
-) -> None:
-    """Another one commits beside its claim: what it finds in the folder afterwards is not its to judge."""
-    append(valkey, entries(registry, 4))
-    finish(archiving_worker(valkey, folder))
-    append(valkey, entries(registry, 4))
-    worker = archiving_worker(valkey, folder)
-    while worker.count():
-        pass
-    with closing(Store(valkey.url)) as one, closing(Store(valkey.url)) as other:
-        slow, quick = plain_archive(valkey, folder, one), plain_archive(valkey, folder, other)
-        slow._claims = Interrupted(one, when, lambda: quick.advance(PARTITIONS, 0, at_once=True))
-        slow.advance(PARTITIONS, 0, at_once=True)
-    finish(worker)
-    assert archived(folder, registry) == stored(valkey.client(), PARTITIONS)
-    assert list(folder.glob("*.superseded")) == []
 
 
 def test_an_entry_that_could_not_be_counted_is_not_archived(
@@ -295,7 +111,7 @@ def test_an_entry_that_could_not_be_counted_is_not_archived(
     finish(worker)
     assert left(valkey) == [(0, 0)] * PARTITIONS
     assert sum(valkey.client().xlen(keys.dead) for keys in KEYS) == 2
-    assert archived(folder, registry) == stored(valkey.client(), PARTITIONS)
+    assert archived(folder, registry) == stored(valkey.client())
 
 
 def test_a_worker_without_an_archive_ends_it(
@@ -329,27 +145,6 @@ def test_a_worker_without_an_archive_ends_it(
     assert names == sorted(f"{keys.tag}-{number:08d}.parquet" for keys in KEYS for number in (1, 2))
 
 
-@pytest.mark.parametrize("step", ["written", "committed"])
-def test_a_file_that_was_left_unfinished_when_the_archive_ended_is_found(
-    valkey: Valkey, registry: Registry, folder: Path, step: str
-) -> None:
-    """Killed before its rename, then a worker without an archive, then one with: its reports are there, once."""
-    append(valkey, entries(registry, 20))
-    assert run_program(valkey, folder, "never") == 0
-    append(valkey, entries(registry, 20, seed=1))
-    assert run_program(valkey, folder, step) == -signal.SIGKILL
-    killed_in = {path.name.split("-")[0] for path in (folder / ".unfinished").glob("p*")}
-    without = Worker(Store(valkey.url))
-    while without.tick():
-        pass
-    assert run_program(valkey, folder, "never") == 0
-    # The partition that the kill did not come to was ended unarchived; of the other nothing is missing.
-    own = {path for path in folder.glob("*.parquet") if path.name.split("-")[0] in killed_in}
-    assert len(own) == 2
-    found = sum(content.rows for path in own for content in archive_file.describe(path))
-    assert found == (20 + 20) // PARTITIONS * 2 * len(program.SHAPES)
-
-
 def test_counting_goes_on_while_the_disk_fails(
     valkey: Valkey,
     registry: Registry,
@@ -369,7 +164,7 @@ def test_counting_goes_on_while_the_disk_fails(
     for seed in (0, 1):
         append(valkey, entries(registry, 20, seed=seed))
         finish(worker)
-    assert sum(n for n, _ in stored(valkey.client(), PARTITIONS).values()) == 40 * 2 * len(program.SHAPES)
+    assert sum(n for n, _ in stored(valkey.client()).values()) == 40 * 2 * len(SHAPES)
     assert sum(n for _, n in left(valkey)) == size
     assert caplog.text.count("cannot be written") == 1
     assert "ingest answers 503" in caplog.text
@@ -378,7 +173,7 @@ def test_counting_goes_on_while_the_disk_fails(
     finish(worker)
     assert "takes files again" in caplog.text
     assert left(valkey) == [(0, 0)] * PARTITIONS
-    assert archived(folder, registry) == stored(valkey.client(), PARTITIONS)
+    assert archived(folder, registry) == stored(valkey.client())
 
 
 class ClockedStore(Store):
@@ -438,7 +233,7 @@ def test_the_archive_agrees_with_a_store_that_came_back_from_an_earlier_state(
         if dumped is not None:
             client.restore(key, 0, dumped)
     finish(archiving_worker(valkey, folder) if restarted else worker)
-    assert archived(folder, registry) == stored(client, PARTITIONS)
+    assert archived(folder, registry) == stored(client)
     assert len(list(folder.glob("*.superseded"))) == PARTITIONS
     assert "is ahead of the store" in caplog.text
 
@@ -451,7 +246,7 @@ def test_a_folder_belongs_to_one_store_and_a_store_to_one_folder(
     finish(archiving_worker(valkey, folder))
     with pytest.raises(StorageError, match=r"copy archive\.json"):
         archiving_worker(valkey, tmp_path / "other").tick()
-    announce_shapes(valkey.client(), PARTITIONS)
+    announce_shapes(valkey.client())
     with pytest.raises(StorageError, match="of another store"):
         archiving_worker(valkey, folder).tick()
     (folder / "archive.json").write_text("{damaged")

@@ -1,26 +1,31 @@
 """Retention against a real store: what its time has come for goes, everywhere, and nothing else."""
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from dither_estimator.archive_claim import Claims
 from dither_estimator.definitions import Definitions
-from dither_estimator.expiry import Calendar
-from dither_estimator.pruning import Pruned, Pruner
 from dither_estimator.retention import Retention
 from dither_estimator.store import Store
 from dither_protocol import storage
 from dither_protocol.registry import Registry
-from dither_protocol.storage import Cell, PartitionKeys
-from support.retention import announce_retention, day, index_entry, keys_about
+from dither_protocol.storage import Cell
+from support.retention import (
+    LONG_AGO,
+    RECENT,
+    announce_retention,
+    browser,
+    dark,
+    day,
+    fill,
+    index_entry,
+    keys_about,
+    prune,
+)
 from support.store import Store as Valkey
 from support.worker_store import (
     PARTITIONS,
-    append_entry,
     new_worker,
     partition_keys,
     published_estimates,
@@ -29,60 +34,12 @@ from support.worker_store import (
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-LONG_AGO, RECENT = 40, 2
-DIMENSIONS = (("channel", "beta"), ("os", "linux"))
-
-
-def dark(days_ago: int) -> Cell:
-    """The cell of `dark_mode` so many days ago."""
-    return Cell("dark_mode", 1, day(days_ago), ())
-
-
-def browser(days_ago: int, version: int = 1) -> Cell:
-    """A cell of `browser` so many days ago."""
-    return Cell("browser", version, day(days_ago), DIMENSIONS)
-
 
 @pytest.fixture
 def filled(valkey: Valkey, registry: Registry) -> Valkey:
     """Reports of old and new windows, counted, published and closed; nothing expires."""
-    announce_retention(valkey)
-    for cell in (
-        dark(LONG_AGO),
-        dark(RECENT),
-        browser(LONG_AGO),
-        browser(RECENT),
-        Cell("first_use", 1, "once", ()),
-    ):
-        append_entry(valkey, 0, index_entry(cell, 0, 1, 1))
-        append_entry(valkey, 3, index_entry(cell, 0))
-    worker = new_worker(valkey)
-    while worker.tick():
-        pass
-    assert published_estimates(valkey, "dark_mode", 1)[f"{day(LONG_AGO)}|*"]["n"] == 4
+    fill(valkey)
     return valkey
-
-
-def prune(valkey: Valkey, store: Store | None = None, clock: Any = None, **arguments: Any) -> None:
-    """One whole round of a worker that has all partitions."""
-    store = store or Store(valkey.url)
-    store.open()
-    clock = clock or (lambda: datetime.now(UTC))
-    retention = Retention(store, Definitions(store), clock=clock)
-    arguments = {"publishing": True, "budget_s": 60.0} | arguments
-    retention.prune(PARTITIONS, range(PARTITIONS), **arguments)
-
-
-def partition_pruner(valkey: Valkey) -> tuple[Store, Pruner]:
-    """A store, and a pruner on it."""
-    store = Store(valkey.url)
-    store.open()
-    return store, Pruner(store, Calendar(store, Definitions(store)))
-
-
-def everything(_: str, __: str) -> bool:
-    """Choose every window."""
-    return True
 
 
 def test_an_expired_window_leaves_no_trace(filled: Valkey) -> None:
@@ -213,125 +170,6 @@ def test_a_window_waits_for_entries_that_may_be_about_it(filled: Valkey) -> None
     assert keys_about(filled, "dark_mode", day(LONG_AGO)) == set()
 
 
-def test_an_apply_that_read_a_cell_before_the_prune_writes_nothing(filled: Valkey) -> None:
-    """A prune marks the checkpoint: a commit that was computed from the cell before fails, and is computed anew."""
-
-    class Beaten(Store):
-        """A store that is pruned once between reading the cells and writing them."""
-
-        pruned = False
-
-        def cells(self, partition: int, names: Any) -> list[bytes | None]:
-            """The cells as they are before the prune."""
-            found = super().cells(partition, names)
-            if not self.pruned:
-                self.pruned = True
-                _, pruner = partition_pruner(filled)
-                assert sum(pruner.partition(partition_keys(0), everything, waiting=True), Pruned()).cells == 5
-            return found
-
-    append_entry(filled, 0, index_entry(dark(RECENT), 0, 0))
-    worker = new_worker(filled)
-    worker._store = Beaten(filled.url)
-    assert worker.count()  # beaten: there is more to do
-    assert read_cell(filled, 0, dark(RECENT).name) is None
-    worker.count()
-    assert read_cell(filled, 0, dark(RECENT).name) == (2, [2, 0])
-
-
-def test_a_prune_whose_checkpoint_moves_on_begins_again(filled: Valkey) -> None:
-    """The worker commits between the prune's reading and its script: nothing of that is lost, nor counted again.
-
-    An archive keeps what is counted in the stream, so a checkpoint that was put back would be noticed.
-    """
-    announce_retention(filled, dark_mode=30)
-    assert Claims(Store(filled.url)).claim(partition_keys(0), None)
-
-    class Overtaken(Store):
-        """A store in which a worker commits just before the first prune."""
-
-        overtaken = False
-
-        def run(self, script: str, keys: Any, arguments: Any) -> Any:
-            """The script, after a commit."""
-            if script == "prune" and not self.overtaken:
-                self.overtaken = True
-                append_entry(filled, 0, index_entry(dark(RECENT), 1))
-                new_worker(filled).count()
-            return super().run(script, keys, arguments)
-
-    prune(filled, Overtaken(filled.url))
-    assert filled.client().xlen(partition_keys(0).stream) == 1
-    new_worker(filled).count()
-    assert read_cell(filled, 0, dark(LONG_AGO).name) is None
-    assert read_cell(filled, 0, dark(RECENT).name) == (4, [1, 3])
-
-
-def admit(valkey: Valkey, keys: PartitionKeys, cell: Cell, *indexes: int) -> None:
-    """What the admit script does with an accepted batch, in one transaction."""
-    entry = index_entry(cell, *indexes)
-    with valkey.client().pipeline(transaction=True) as pipe:
-        pipe.xadd(keys.stream, {storage.ENTRY_FIELD: entry})
-        pipe.incrby(keys.backlog, len(entry))
-        pipe.sadd(keys.outcomes, f"{cell.metric}:{cell.window}")
-        for word in ("received", "accepted"):
-            pipe.hincrby(keys.outcome(cell.metric, cell.window), word, len(indexes))
-        pipe.execute()
-
-
-def balance(valkey: Valkey, keys: PartitionKeys, metric: str, label: str) -> int:
-    """Accepted less counted and dead: what must be in flight."""
-    found = valkey.client(decode=True).hgetall(keys.outcome(metric, label))
-    assert int(found.get("received", 0)) == int(found.get("accepted", 0))
-    return int(found.get("accepted", 0)) - int(found.get("counted", 0)) - int(found.get("dead", 0))
-
-
-def test_the_books_balance_after_an_open_window_was_pruned(filled: Valkey) -> None:
-    """What is accepted and not counted stays on the account, and balances once it is counted."""
-    keys = partition_keys(2)
-    admit(filled, keys, dark(0), 1, 1, 0)
-    new_worker(filled).count()
-    admit(filled, keys, dark(0), 1)
-    _, pruner = partition_pruner(filled)
-    sum(pruner.partition(keys, everything, waiting=True), Pruned())
-    assert read_cell(filled, 2, dark(0).name) is None
-    assert balance(filled, keys, "dark_mode", day(0)) == 1
-    new_worker(filled).count()
-    assert read_cell(filled, 2, dark(0).name) == (1, [0, 1])
-    assert balance(filled, keys, "dark_mode", day(0)) == 0
-
-
-def test_pruning_and_counting_at_once_lose_and_double_nothing(filled: Valkey) -> None:
-    """Two workers count while everything is pruned again and again: the books balance, and no cell comes back."""
-    stop = threading.Event()
-
-    def count() -> None:
-        worker = new_worker(filled)
-        while not stop.is_set():
-            worker.count()
-
-    def forget() -> None:
-        _, pruner = partition_pruner(filled)
-        while not stop.is_set():
-            sum(pruner.partition(partition_keys(0), everything, waiting=True), Pruned())
-
-    threads = [threading.Thread(target=target) for target in (count, count, forget)]
-    for thread in threads:
-        thread.start()
-    for number in range(300):
-        admit(filled, partition_keys(0), dark(0), number % 2)
-    stop.set()
-    for thread in threads:
-        thread.join(60)
-    while new_worker(filled).count():
-        pass
-    packed = filled.client().get(partition_keys(0).cell(dark(0).name))
-    account = filled.client(decode=True).hgetall(partition_keys(0).outcome("dark_mode", day(0)))
-    n = storage.decode_cell(packed)[0] if packed else 0
-    assert balance(filled, partition_keys(0), "dark_mode", day(0)) == 0
-    assert n == int(account.get("counted", 0)) <= 300
-
-
 def test_nothing_goes_while_two_clocks_disagree(filled: Valkey, caplog: pytest.LogCaptureFixture) -> None:
     """The store's clock is a year ahead of the worker's: it is said, and nothing is forgotten."""
     announce_retention(filled, dark_mode=30, browser=30)
@@ -414,23 +252,3 @@ def test_a_full_store_can_forget(limited: Valkey) -> None:
     client.config_set("maxmemory", "1")
     prune(limited)
     assert keys_about(limited, "dark_mode", day(LONG_AGO)) == set()
-
-
-def test_a_step_touches_a_bounded_number_of_keys(filled: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window of many cells goes in several steps, its account with the last."""
-    monkeypatch.setattr("dither_estimator.pruning.STEP_KEYS", 2)
-    keys = partition_keys(0)
-    names = [
-        Cell("browser", 1, day(LONG_AGO), (("channel", channel), ("os", os))).name
-        for channel in ("beta", "stable")
-        for os in ("linux", "macos")
-    ]
-    filled.client().mset({keys.cell(name): storage.encode_cell(1, [1, 0, 0, 0]) for name in names})
-    _, pruner = partition_pruner(filled)
-    steps = list(
-        pruner.partition(
-            keys, lambda metric, label: (metric, label) == ("browser", day(LONG_AGO)), waiting=False
-        )
-    )
-    assert [(step.cells, step.accounts) for step in steps] == [(2, 0), (2, 1)]
-    assert not filled.client().exists(*map(keys.cell, names))

@@ -15,18 +15,24 @@ from typing import Any
 import numpy as np
 
 from dither_estimator import archive_file
+from dither_estimator.archive import Archive
 from dither_estimator.archive_claim import Claims
 from dither_estimator.archive_folder import Folder
 from dither_estimator.counting import count_packed
+from dither_estimator.definitions import Definitions
 from dither_estimator.store import Store
 from dither_estimator.worker import Worker
 from dither_fleet import randomize_many
 from dither_protocol import storage
 from dither_protocol.registry import Registry, encode_definition, registry_from_document
-from dither_protocol.storage import Cell, decode_cell, encode_entry, partition_tags
+from dither_protocol.storage import Cell, PartitionKeys, decode_cell, encode_entry, partition_tags
+from support.store import Store as Valkey
 
 SHAPES = {"grr": 4, "oue": 20, "olh": 50, "hadamard": 30, "projective": 40}
 """A mechanism of each shape of report, with its number of values."""
+
+PARTITIONS = 2
+KEYS = [PartitionKeys(tag) for tag in partition_tags(PARTITIONS)]
 
 STEPS = ("claimed", "writing", "written", "committed", "revealed")
 """Where the program ends: in this order during a step of archiving."""
@@ -53,11 +59,11 @@ def shapes() -> Registry:
     return registry_from_document({"schema": 1, "project": "test-app", "metrics": metrics})
 
 
-def announce_shapes(client: Any, partitions: int) -> Registry:
+def announce_shapes(client: Any) -> Registry:
     """Empty the store, and leave it as a server that knows `shapes` does."""
     registry = shapes()
     client.flushall()
-    client.hset(storage.META_KEY, mapping={"partitions": partitions, "layout": storage.LAYOUT})
+    client.hset(storage.META_KEY, mapping={"partitions": PARTITIONS, "layout": storage.LAYOUT})
     for metric in registry:
         client.set(storage.metric_key(metric.name, metric.version), encode_definition(registry, metric.name))
         client.sadd(storage.versions_key(metric.name), metric.version)
@@ -87,11 +93,11 @@ def entries(registry: Registry, batches: int, seed: int = 0, label: str = "2026-
     return found
 
 
-def stored(client: Any, partitions: int) -> Counted:
+def stored(client: Any) -> Counted:
     """What the cells of a store hold, summed over the partitions."""
     found: Counted = {}
-    for tag in partition_tags(partitions):
-        prefix = storage.PartitionKeys(tag).cell("")
+    for keys in KEYS:
+        prefix = keys.cell("")
         for key in client.keys(prefix.replace("[", r"\[") + "*"):
             n, counters = decode_cell(client.get(key))
             _add(found, key.decode().removeprefix(prefix), n, counters)
@@ -110,6 +116,41 @@ def archived(folder: Path, registry: Registry) -> Counted:
             counters, n = count_packed(metric.mechanism, part.packed(metric.mechanism))
             _add(found, cell.name, n, counters.tolist())
     return found
+
+
+def append(valkey: Valkey, payloads: list[bytes]) -> None:
+    """Put entries into the streams in turn, as the admit script does."""
+    for number, payload in enumerate(payloads):
+        with valkey.client().pipeline(transaction=True) as pipe:
+            pipe.xadd(KEYS[number % PARTITIONS].stream, {storage.ENTRY_FIELD: payload})
+            pipe.incrby(KEYS[number % PARTITIONS].backlog, len(payload))
+            pipe.execute()
+
+
+def archiving_worker(valkey: Valkey, folder: Path) -> Worker:
+    """A worker of its own connection, in the place of the one before."""
+    return Worker(Store(valkey.url), archive=folder)
+
+
+def finish(worker: Worker) -> None:
+    """Count everything and archive everything."""
+    while worker.count():
+        pass
+    while worker.archive(at_once=True):
+        pass
+
+
+def left(valkey: Valkey) -> list[tuple[int, int]]:
+    """(entries in the stream, bytes of the backlog) of each partition."""
+    client = valkey.client()
+    return [(client.xlen(keys.stream), int(client.get(keys.backlog) or 0)) for keys in KEYS]
+
+
+def plain_archive(valkey: Valkey, folder: Path, store: Store | None = None) -> Archive:
+    """An archive without a worker."""
+    store = store or Store(valkey.url)
+    store.open()
+    return Archive(store, Definitions(store), Folder(folder), archive_file.write)
 
 
 def _add(found: Counted, name: str, n: int, counters: Sequence[int]) -> None:
@@ -150,7 +191,6 @@ _PATCHES: Mapping[str, Callable[[], None]] = {
     "written": lambda: setattr(Claims, "trim", _die),
     "committed": lambda: setattr(Claims, "trim", _then_die(Claims.trim)),
     "revealed": lambda: setattr(Folder, "reveal", _reveal),
-    "never": lambda: None,
 }
 
 

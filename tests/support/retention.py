@@ -4,10 +4,16 @@ from copy import deepcopy
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from dither_estimator.definitions import Definitions
+from dither_estimator.expiry import Calendar
+from dither_estimator.pruning import Pruner
+from dither_estimator.retention import Retention
+from dither_estimator.store import Store
 from dither_protocol import storage
 from dither_protocol.registry import Registry, encode_definition, registry_from_document
 from dither_protocol.storage import Cell, encode_entry
 from support.store import Store as Valkey
+from support.worker_store import PARTITIONS, append_entry, new_worker, published_estimates
 
 DOCUMENT: dict[str, Any] = {
     "schema": 1,
@@ -46,6 +52,12 @@ DOCUMENT: dict[str, Any] = {
         },
     },
 }
+
+
+LONG_AGO, RECENT = 40, 2
+"""Days since a window that has expired after thirty days, and since one that has not."""
+
+DIMENSIONS = (("channel", "beta"), ("os", "linux"))
 
 
 def today() -> date:
@@ -102,3 +114,53 @@ def keys_about(valkey: Valkey, metric: str, label: str) -> set[str]:
             if label in member.replace("|", ":").split(":") and (metric in key or metric in member):
                 found.add(f"{key} -> {member}")
     return found
+
+
+def dark(days_ago: int) -> Cell:
+    """The cell of `dark_mode` so many days ago."""
+    return Cell("dark_mode", 1, day(days_ago), ())
+
+
+def browser(days_ago: int, version: int = 1) -> Cell:
+    """A cell of `browser` so many days ago."""
+    return Cell("browser", version, day(days_ago), DIMENSIONS)
+
+
+def fill(valkey: Valkey) -> None:
+    """Reports of old and new windows, counted, published and closed; nothing expires."""
+    announce_retention(valkey)
+    for cell in (
+        dark(LONG_AGO),
+        dark(RECENT),
+        browser(LONG_AGO),
+        browser(RECENT),
+        Cell("first_use", 1, "once", ()),
+    ):
+        append_entry(valkey, 0, index_entry(cell, 0, 1, 1))
+        append_entry(valkey, 3, index_entry(cell, 0))
+    worker = new_worker(valkey)
+    while worker.tick():
+        pass
+    assert published_estimates(valkey, "dark_mode", 1)[f"{day(LONG_AGO)}|*"]["n"] == 4
+
+
+def prune(valkey: Valkey, store: Store | None = None, clock: Any = None, **arguments: Any) -> None:
+    """One whole round of a worker that has all partitions."""
+    store = store or Store(valkey.url)
+    store.open()
+    clock = clock or (lambda: datetime.now(UTC))
+    retention = Retention(store, Definitions(store), clock=clock)
+    arguments = {"publishing": True, "budget_s": 60.0} | arguments
+    retention.prune(PARTITIONS, range(PARTITIONS), **arguments)
+
+
+def partition_pruner(valkey: Valkey) -> tuple[Store, Pruner]:
+    """A store, and a pruner on it."""
+    store = Store(valkey.url)
+    store.open()
+    return store, Pruner(store, Calendar(store, Definitions(store)))
+
+
+def everything(_: str, __: str) -> bool:
+    """Choose every window."""
+    return True

@@ -198,10 +198,11 @@ class _Buckets:
 
 def _batches(rng: random.Random, length_s: float) -> list[PlannedBatch]:
     buckets = _Buckets(rng)
-    return [_batch(rng, buckets, length_s) for _ in range(rng.randrange(12, 25))]
+    busy = rng.randrange(PARTITIONS)  # where half of them go, so that processes meet there
+    return [_batch(rng, buckets, length_s, busy) for _ in range(rng.randrange(12, 33))]
 
 
-def _batch(rng: random.Random, buckets: _Buckets, length_s: float) -> PlannedBatch:
+def _batch(rng: random.Random, buckets: _Buckets, length_s: float, busy: int) -> PlannedBatch:
     spoilt = rng.choice((0.0, 0.0, 0.0, 0.1, 0.5, 1.0))
     reports = tuple(
         buckets.report(rng.choice(list(Spoil)[1:]) if rng.random() < spoilt else Spoil.NOTHING)
@@ -212,7 +213,7 @@ def _batch(rng: random.Random, buckets: _Buckets, length_s: float) -> PlannedBat
         at_s=rng.uniform(0, length_s),
         skew_s=rng.choice(_SKEWS),
         hasty=rng.random() < 0.2,
-        partition=rng.randrange(PARTITIONS),
+        partition=rng.choice((busy, rng.randrange(PARTITIONS))),
         reports=reports,
         tries=tuple(faults),
     )

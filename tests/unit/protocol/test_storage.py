@@ -262,6 +262,7 @@ def test_keys() -> None:
     assert keys.seen("2026-12-02") == "dither:{p1f}:seen:2026-12-02"
     assert keys.cell("m:1:once:") == "dither:{p1f}:cell:m:1:once:"
     assert keys.outcome("m", "2026-11-29") == "dither:{p1f}:outcome:m:2026-11-29"
+    assert keys.ever("m") == "dither:{p1f}:ever:m"
     assert keys.attempt == "dither:{p1f}:attempt"
     assert keys.lease == "dither:{p1f}:lease"
     assert keys.archived == "dither:{p1f}:archived"

@@ -1,11 +1,13 @@
 """The comparison of the terms, and what of it is shown: pure arithmetic."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dither_protocol.errors import StorageError
 from dither_protocol.storage import UNKNOWN
+from dither_protocol.windows import window_at
 from dither_server.admission import NOWHERE
 from dither_server.catalogue import Catalogue
 from dither_server.conservation import (
@@ -143,6 +145,30 @@ def test_the_week_is_seven_days():
     for passed, taken in ((RECENT - timedelta(seconds=1), True), (RECENT, False)):
         view = View.from_query({}, Catalogue(registry()), closed + passed)
         assert view.takes(("toolbar", "2126-11-22T11")) is taken
+
+
+@pytest.mark.parametrize("period", ["hour", "day", "week", "month"])
+def test_no_label_before_the_least_is_in_the_usual_view(period):
+    """So the store may leave those out; and it leaves out what is a little older, else it would be of no use."""
+    draw = random.Random(period)  # noqa: S311  # times, no privacy
+    for _ in range(500):
+        now = NOW + timedelta(minutes=draw.randrange(3 * 525_600))
+        late_days = {metric: draw.randrange(6) for metric in ("a", "b")}
+        view = View(now, late_days)
+        least = {len(label): label for label in view.least_labels}
+        for _ in range(20):
+            label = window_at(period, now - timedelta(hours=draw.randrange(24 * 90))).label
+            if view.takes((draw.choice(("a", "b", "left")), label)):
+                assert label >= least[len(label)]
+        oldest = now - RECENT - timedelta(days=max(late_days.values()))
+        before = window_at(period, window_at(period, oldest).start - timedelta(seconds=1))
+        assert before.label < least[len(before.label)]
+        assert not any(view.takes((metric, before.label)) for metric in ("a", "b", "left"))
+
+
+def test_a_view_of_named_windows_leaves_none_out():
+    """They may be as old as can be."""
+    assert _view(from_="2026-11-01").least_labels == ()
 
 
 def test_a_view_may_be_of_one_metric_or_of_a_range():
