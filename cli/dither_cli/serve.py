@@ -156,6 +156,7 @@ def announce(service: Service, console: Console) -> None:
     console.print("\nIn another shell:")
     console.print(f"  source {escape(shlex.quote(str(service.state.env)))}")
     console.print('  curl -H "Authorization: Bearer $DITHER_OPERATOR_TOKEN" $DITHER_ENDPOINT/v1/metrics')
+    console.print("  dither status")
     if not service.address.local:
         console.print(
             "\n[yellow]Other machines can reach this address, and it speaks plain HTTP: put TLS before it.[/]"

@@ -15,6 +15,7 @@ from support.chaos.fleet import running_fleet
 from support.chaos.plan import RARELY, history
 from support.chaos.questions import SLOTS
 from support.chaos.run import Run
+from support.chaos.violations import told
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="its faults are made by Linux")
 
@@ -46,7 +47,7 @@ async def _play(seeds: list[int], summary: list[str]) -> None:
     took_s = time.monotonic() - began
     done = ", ".join(f"{name}: {number}" for name, number in sorted(run.done.items()))
     summary.append(f"chaos: seeds {seeds[0]} to {seeds[-1]}, {took_s / len(seeds):.2f} s each; {done}")
-    assert not violations, "\n".join(["at the end of the run:", *map(str, violations)])
+    assert not violations, "\n".join(["at the end of the run", *told(violations)])
     if len(set(seeds)) >= RARELY:
         assert run.done["ends of the store on a full disk"]
         assert run.done["answer: 202 duplicate"]

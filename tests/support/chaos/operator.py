@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from support.chaos.violations import Fault, Violation
 from support.server import OPERATOR_KEY
 
 _ANSWER_LIMIT_S: Final = 30.0
+_PAGE: Final = 250  # windows
 
 Outcome = tuple[str, str]
 """(metric, window)."""
@@ -53,8 +54,16 @@ async def published_violations(port: int, counted: Mapping[Outcome, int]) -> lis
 
 
 async def _published(port: int, name: str) -> Counter[str]:
-    document = await _get(port, f"/v1/metrics/{name}/estimates?dimensions=*")
-    versions: Iterable[Any] = document["versions"] if document is not None else ()
-    return Counter(
-        {each["window"]["label"]: each["n"] for version in versions for each in version["estimates"]}
-    )
+    """N by window over all pages of the answer."""
+    found: Counter[str] = Counter()
+    cursor = ""
+    while True:
+        path = f"/v1/metrics/{name}/estimates?dimensions=*&limit={_PAGE}"
+        document = await _get(port, path + (f"&cursor={cursor}" if cursor else ""))
+        if document is None:
+            return found
+        for version in document["versions"]:
+            found.update({each["window"]["label"]: each["n"] for each in version["estimates"]})
+        cursor = document["next"]
+        if cursor is None:
+            return found

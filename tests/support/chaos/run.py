@@ -18,7 +18,7 @@ from support.chaos.history import History, Kind
 from support.chaos.operator import ledger_violations, published_violations
 from support.chaos.stage import Scene, Stage
 from support.chaos.strikes import FULL_DISK_EXIT
-from support.chaos.violations import Fault, Violation
+from support.chaos.violations import Fault, Violation, told
 
 # By SIGHUP ends a master that is only just starting.
 _EXPECTED_EXITS: Final = {0, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP}
@@ -48,9 +48,8 @@ class Result:
 
     def __str__(self) -> str:
         events = [f"  {at:6.3f} s  {text}" for at, text in sorted(self.journal)]
-        found = [f"  {violation}" for violation in self.violations]
         head = [f"{self.name}, history {self.slot} of its run", "what happened:"]
-        return "\n".join([*head, *events, f"what is wrong ({len(found)}):", *found])
+        return "\n".join([*head, *events, *told(self.violations)])
 
 
 class Run:

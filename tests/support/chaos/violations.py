@@ -1,7 +1,11 @@
 """What can be wrong after a history."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+MOST_TOLD: Final = 60
 
 
 class Fault(StrEnum):
@@ -31,3 +35,8 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.fault}: {self.text}"
+
+
+def told(found: Sequence[Violation]) -> list[str]:
+    """The first of them as lines, and how many there are."""
+    return [f"what is wrong ({len(found)}):", *(f"  {violation}" for violation in found[:MOST_TOLD])]
