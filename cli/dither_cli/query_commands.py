@@ -15,7 +15,7 @@ from dither_cli.api_place import api_errors, api_options, asked_api
 from dither_cli.charts import ChartError, check_file
 from dither_cli.estimate_output import draw_estimates, show_estimates
 from dither_cli.exit_codes import ExitCode
-from dither_cli.tables import plain_table
+from dither_cli.tables import fitting_table
 from dither_estimator.publication import encode_document
 from dither_protocol.labels import NAME
 from dither_protocol.storage import ROLLUPS
@@ -44,36 +44,28 @@ def metrics(*, as_json: bool, url: str | None, key: str | None, state_dir: Path 
             click.echo(page.text)
             return
         document = page.document()
-    columns = (
-        "value",
-        "version",
-        "type",
-        "values",
-        "mechanism",
-        "epsilon",
-        "period",
-        "dimensions",
-        "expires",
-    )
-    table = plain_table(columns, left=("value", "type", "mechanism", "period", "dimensions"))
-    table.columns[0].header = "metric"
-    table.columns[3].header = "values"
-    for metric in document["metrics"]:
-        mechanism = metric["mechanism"]
-        table.add_row(
-            Text(metric["name"]),
-            str(metric["version"]),
-            metric["type"],
-            f"{mechanism['d']:,}",
-            mechanism["name"],
-            f"{mechanism['epsilon']:g}",
-            metric["period"],
-            Text(", ".join(metric["dimensions"])),
-            metric["expires"] or "",
-        )
     console = Console(highlight=False)
     console.print(Text(f"Metrics of {document['project']}", style="bold"))
-    console.print(table)
+    if document["metrics"]:
+        rows = [_metric_row(metric) for metric in document["metrics"]]
+        left = ("type", "mechanism", "period", "dimensions")
+        optional = ("dimensions", "expires", "values", "type", "version", "mechanism")
+        console.print(fitting_table(rows, console, left=left, optional=optional))
+
+
+def _metric_row(metric: Mapping[str, Any]) -> dict[str, str | Text]:
+    mechanism = metric["mechanism"]
+    return {
+        "metric": Text(metric["name"]),
+        "version": str(metric["version"]),
+        "type": metric["type"],
+        "values": f"{mechanism['d']:,}",
+        "mechanism": mechanism["name"],
+        "epsilon": f"{mechanism['epsilon']:g}",
+        "period": metric["period"],
+        "dimensions": Text(", ".join(metric["dimensions"])),
+        "expires": metric["expires"] or "",
+    }
 
 
 def _check_name(_: click.Context, __: click.Parameter, value: str) -> str:

@@ -11,11 +11,10 @@ from rich.text import Text
 from dither_cli.api_place import api_errors, api_options, asked_api
 from dither_cli.exit_codes import ExitCode
 from dither_cli.store_tables import size_text, span_text
-from dither_cli.tables import percent, plain_table
+from dither_cli.tables import fitting_table, percent
 
 _STYLES: Final = {"bad": "bold red", "warn": "yellow", "note": "dim"}
 _URGENT: Final = ("bad", "warn")
-_TERMS: Final = ("received", "counted", "duplicate", "dead", "in_flight", "imbalance")
 
 
 @click.command()
@@ -73,36 +72,28 @@ def _show_counting(counting: Mapping[str, Any], console: Console) -> None:
     )
 
 
+def _ledger_row(row: Mapping[str, Any]) -> dict[str, str | Text]:
+    latest = row["latest"] or {"window": "", "n": None}
+    return {
+        "metric": Text(row["metric"]),
+        "received": f"{row['received']:,}",
+        "counted": f"{row['counted']:,}",
+        "duplicate": f"{row['duplicate']:,}",
+        "rejected": f"{sum(row['rejected'].values()):,}",
+        "dead": f"{row['dead']:,}",
+        "in flight": f"{row['in_flight']:,}",
+        "imbalance": Text(f"{row['imbalance']:,}", style="bold red" if row["imbalance"] else ""),
+        "last window": Text(latest["window"]),
+        "n": "" if latest["n"] is None else f"{latest['n']:,}",
+    }
+
+
 def _show_ledger(ledger: Mapping[str, Any], console: Console) -> None:
-    columns = (
-        "value",
-        "received",
-        "counted",
-        "duplicate",
-        "rejected",
-        "dead",
-        "in flight",
-        "imbalance",
-        "last",
-        "n",
-    )
-    table = plain_table(columns, left=("value", "last"))
-    table.columns[0].header = "metric"
-    table.columns[-2].header = "last window"
-    for row in [*ledger["metrics"], {"metric": "all", "latest": None} | ledger["total"]]:
-        latest = row["latest"] or {"window": "", "n": None}
-        imbalance = Text(f"{row['imbalance']:,}", style="bold red" if row["imbalance"] else "")
-        numbers = {name: f"{row[name]:,}" for name in _TERMS}
-        table.add_row(
-            Text(row["metric"]),
-            *(numbers[name] for name in ("received", "counted", "duplicate")),
-            f"{sum(row['rejected'].values()):,}",
-            numbers["dead"],
-            numbers["in_flight"],
-            imbalance,
-            Text(latest["window"]),
-            "" if latest["n"] is None else f"{latest['n']:,}",
-        )
+    rows = [
+        _ledger_row(row) for row in [*ledger["metrics"], {"metric": "all", "latest": None} | ledger["total"]]
+    ]
+    optional = ("last window", "n", "dead", "in flight", "duplicate", "rejected")
+    table = fitting_table(rows, console, left=("last window",), optional=optional)
     console.print(table)
     for partition in ledger["unsettled"]:
         console.print(Text(f"partition {partition} could not be measured in time", style="yellow"))

@@ -72,6 +72,34 @@ def plain_table(columns: Sequence[str], *, left: Sequence[str] = ("value",)) -> 
     return table
 
 
+def fitting_table(
+    rows: Sequence[dict[str, str | Text]], console: Console, *, left: Sequence[str], optional: Sequence[str]
+) -> Table:
+    """A table of rows with the same columns, the first of which may be folded; no number is ever cut.
+
+    Args:
+        rows: at least one; texts by column.
+        console: where it will stand.
+        left: columns that are aligned to the left.
+        optional: columns that it does without where they do not fit, the first of them first.
+    """
+    first = next(iter(rows[0]))
+    names = list(rows[0])
+    for left_out in range(len(optional) + 1):
+        columns = [name for name in names if name not in optional[:left_out]]
+        table = plain_table(["value" if name == first else name for name in columns], left=("value", *left))
+        table.columns[0].header = first
+        for row in rows:
+            table.add_row(*(row[name] for name in columns))
+        if _natural_width(table, console) <= console.width:
+            break
+    return table
+
+
+def _natural_width(table: Table, console: Console) -> int:
+    return Measurement.get(console, console.options.update(width=1_000), table).maximum
+
+
 def estimate_table(document: dict[str, Any], console: Console) -> Group:
     """One published estimate as a table with bars, as far as they fit; a sentence where it is suppressed."""
     title = Text(heading(document), style="bold")
@@ -81,8 +109,7 @@ def estimate_table(document: dict[str, Any], console: Console) -> Group:
     foldable = max(0, min(longest, _MAX_VALUE_CELLS) - _VALUE_CELLS)
     for left_out in _LEFT_OUT:
         table = _estimate_rows(document, left_out)
-        width = Measurement.get(console, console.options.update(width=1_000), table).maximum
-        if width - foldable <= console.width:
+        if _natural_width(table, console) - foldable <= console.width:
             break
     return Group(title, table, Text())
 
