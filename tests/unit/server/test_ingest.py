@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -246,8 +247,11 @@ def test_the_same_batch_in_many_threads_is_accepted_once(store, client):
 
 def test_batches_spread_over_the_partitions(store, client):
     """Random ids fill every partition, so that one worker does not get everything."""
-    for _ in range(200):
-        _post(client, batch())
+    admitted = 0
+    deadline = time.monotonic() + 60
+    while admitted < 200 and time.monotonic() < deadline:  # a store slower than its second is 503 for a moment
+        admitted += _post(client, batch()).status_code == 202
+    assert admitted == 200
     with store.client() as redis:
         assert len(redis.keys("*:stream")) == 8
 
