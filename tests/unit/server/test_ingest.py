@@ -249,7 +249,8 @@ def test_batches_spread_over_the_partitions(store, client):
     """Random ids fill every partition, so that one worker does not get everything."""
     admitted = 0
     deadline = time.monotonic() + 60
-    while admitted < 200 and time.monotonic() < deadline:  # a store slower than its second is 503 for a moment
+    # A store that is slower than its second is 503 for a moment.
+    while admitted < 200 and time.monotonic() < deadline:
         admitted += _post(client, batch()).status_code == 202
     assert admitted == 200
     with store.client() as redis:
