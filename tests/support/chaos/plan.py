@@ -24,7 +24,7 @@ from support.chaos.questions import EVER, EVER_BUCKETS, QUESTIONS
 PARTITIONS: Final = 4
 ESTIMATORS: Final = 2
 SERVER_LINK: Final = 0
-LENGTH_S: Final = 0.8
+LENGTH_S: Final = 0.6
 """Events begin within so many seconds; batches come until then, or as long as an event lasts."""
 EARLY_S: Final = 0.3
 RARELY: Final = 30
