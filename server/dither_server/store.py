@@ -17,20 +17,13 @@ from redis.retry import Retry
 
 from dither_protocol.registry import Registry
 from dither_protocol.spreading import Faults, ask, spread
-from dither_protocol.storage import (
-    META_KEY,
-    PartitionKeys,
-    partition_of,
-    partition_tags,
-    quota_key,
-)
+from dither_protocol.storage import META_KEY, PartitionKeys, partition_of, partition_tags, quota_key
 from dither_protocol.store_url import StoreUrlError, parse_store_url
 from dither_server.admission import Admission
 from dither_server.admit_call import Outcome, admit_call
 from dither_server.admitting import Admitting, Rounds
 from dither_server.announcing import announce, older_versions
 from dither_server.catalogue import Catalogue
-from dither_server.circuit import Circuit
 from dither_server.conservation import Conservation, View
 from dither_server.counting_state import CountingState, read_counting_state
 from dither_server.disk_floor import DiskFloor
@@ -54,12 +47,12 @@ from dither_server.store_rules import (
     least_memory,
     text_map,
 )
+from dither_server.trials import Trials
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _READ_TIMEOUT_S: Final = 1.0
 _TRIES_AGAIN: Final = 1
 _PREPARE_WAIT_S: Final = 1.0
-_PAUSE_S: Final = 0.5
 
 # The replies by which a living store says "not now"; any other is a fault of ours and stays an error 500.
 _NOT_NOW: Final = (
@@ -73,8 +66,6 @@ _LOST: Final = ("connection", "timeout", "loading", "readonly", "cluster")
 """Kinds after which the store that answers next may be another one."""
 _ELSEWHERE: Final = ("readonly", "cluster")
 """Kinds after which the URL may lead elsewhere, and open connections never will."""
-_SILENT: Final = ("timeout", "loading", "replicas", "cluster")
-"""Kinds that a caller has to wait for."""
 _FINDING: Final = "nodes"
 """Stands for a master where the nodes of a cluster have still to be found."""
 
@@ -180,33 +171,6 @@ def _open(url: str) -> Nodes:
     return ClusterNodes(connect, _FAULTS)
 
 
-class _Trials:
-    """Stands around calls of the store, or of one master, and turns them away while it is known not to answer."""
-
-    def __init__(self) -> None:
-        self._circuits: dict[str, Circuit] = {}
-
-    def circuit(self, master: str) -> Circuit:
-        """Of one master."""
-        return self._circuits.setdefault(master, Circuit(_PAUSE_S))
-
-    @contextmanager
-    def __call__(self, master: str = ALONE) -> Iterator[None]:
-        """Around one call."""
-        circuit = self.circuit(master)
-        fault = circuit.enter()
-        if fault:
-            raise StoreUnavailable(fault)
-        try:
-            with _store_errors():
-                yield
-        except StoreUnavailable as error:
-            fault = error.kind if error.kind in _SILENT else ""
-            raise
-        finally:
-            circuit.leave(fault)
-
-
 def _config(client: Any) -> Config | None:
     """The options of a master; None where it hides them."""
     try:
@@ -232,8 +196,8 @@ class Store:
         self._registry = registry
         self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
         self._nodes = _open(settings.store_url)
-        self._trial = (
-            _Trials()
+        self._trial = Trials(
+            _store_errors
         )  # an object of its own: what refers to it must not refer to the store in a circle
         replicas = settings.replicas if settings.ack == "replica" else 0
         rounds = Rounds(self._nodes, replicas, self._trial, redis.exceptions.NoScriptError)
