@@ -1,9 +1,13 @@
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
 from dither_protocol.registry import Registry
+from support.books import service_over, stock
 from support.registries import small_registry
 from support.store import ENGINES, Engine, engine_binary, running_store
 from support.store import Store as Valkey
@@ -37,3 +41,17 @@ def registry(valkey: Valkey) -> Registry:
     registry = small_registry()
     announce(valkey, registry)
     return registry
+
+
+@pytest.fixture
+def client(valkey: Valkey, tmp_path: Path) -> FlaskClient:
+    """The server over an empty store."""
+    return service_over(valkey, tmp_path)
+
+
+@pytest.fixture
+def stocked(client: FlaskClient, valkey: Valkey) -> Iterator[Any]:
+    """A client of the store, which has reports that are counted and reports in flight."""
+    stock(client, valkey)
+    with valkey.client() as redis:
+        yield redis

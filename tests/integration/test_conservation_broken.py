@@ -1,7 +1,5 @@
 """What is broken on purpose shows in the books, at once and for good, and stops nothing."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,6 @@ from support.books import (
     ledger_of,
     row_of,
     send,
-    service_over,
-    stock,
     waiting_partition,
 )
 from support.server import report
@@ -25,20 +21,6 @@ from support.store import Store
 from support.worker_store import new_worker
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-@pytest.fixture
-def client(valkey: Store, tmp_path: Path) -> FlaskClient:
-    """The server over an empty store."""
-    return service_over(valkey, tmp_path)
-
-
-@pytest.fixture
-def stocked(client: FlaskClient, valkey: Store) -> Iterator[Any]:
-    """A client of the store, which has reports that are counted and reports in flight."""
-    stock(client, valkey)
-    with valkey.client() as redis:
-        yield redis
 
 
 def test_a_lost_entry_shows_at_once_and_for_good(client: FlaskClient, valkey: Store, stocked: Any) -> None:

@@ -1,7 +1,7 @@
 """Measuring conservation is exact between any two steps of others, and says what it could not measure."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,6 @@ from support.books import (
     measure_now,
     row_of,
     send,
-    service_over,
-    stock,
     waiting_partition,
 )
 from support.cluster import Cluster, running_cluster
@@ -32,20 +30,6 @@ from support.store import Store
 from support.worker_store import new_worker
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-@pytest.fixture
-def client(valkey: Store, tmp_path: Path) -> FlaskClient:
-    """The server over an empty store."""
-    return service_over(valkey, tmp_path)
-
-
-@pytest.fixture
-def stocked(client: FlaskClient, valkey: Store) -> Iterator[Any]:
-    """A client of the store, which has reports that are counted and reports in flight."""
-    stock(client, valkey)
-    with valkey.client() as redis:
-        yield redis
 
 
 def _life(client: FlaskClient, worker: Worker, draw: random.Random) -> Callable[[], None]:

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -193,14 +193,19 @@ def test_a_store_in_the_place_of_a_silent_one_is_checked(tmp_path):
             _wait_until_it_answers(store)
 
 
-def test_a_silent_store_is_given_up(tmp_path, monkeypatch):
-    """A store that accepts connections and says nothing is unavailable by a time limit."""
-    monkeypatch.setattr(store_module, "_READ_TIMEOUT_S", 0.05)
-    path = tmp_path / "s"
+@contextmanager
+def _silent_store(folder):
+    path = folder / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(8)
-        store = Store(settings(tmp_path, f"unix://{path}"), registry())
+        yield Store(settings(folder, f"unix://{path}"), registry())
+
+
+def test_a_silent_store_is_given_up(tmp_path, monkeypatch):
+    """A store that accepts connections and says nothing is unavailable by a time limit."""
+    monkeypatch.setattr(store_module, "_READ_TIMEOUT_S", 0.05)
+    with _silent_store(tmp_path) as store:
         with pytest.raises(StoreUnavailable, match="timeout"):
             store.catalogue()
         store.close()
@@ -217,11 +222,7 @@ def test_only_one_thread_prepares(tmp_path, monkeypatch):
 def test_nobody_waits_for_the_one_that_finds_out(tmp_path, monkeypatch):
     """While one thread tries a store that was silent, the others are told so at once, not after the one's time."""
     monkeypatch.setattr(store_module, "_READ_TIMEOUT_S", 0.05)
-    path = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen(8)
-        store = Store(settings(tmp_path, f"unix://{path}"), registry())
+    with _silent_store(tmp_path) as store:
         with pytest.raises(StoreUnavailable, match="timeout"):
             store.catalogue()
         monkeypatch.setattr(store_module, "_PREPARE_WAIT_S", 20.0)
