@@ -4,7 +4,7 @@ Pure: no HTTP, no store, no clock. The same batch at the same time always gets t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -31,6 +31,9 @@ Bucket = tuple[str, str]
 """(metric, window) that a report is accounted under; `NOWHERE` where its own are not acceptable."""
 
 NOWHERE: Final[Bucket] = (UNKNOWN, UNKNOWN)
+
+Refused = tuple[str, int, Rejection]
+"""(metric, version, reason) of a refused report, where the catalogue has that version: a closed set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Admission:
         refusals: the others, in the order of the batch.
         entry: the accepted reports as a stream entry; empty where there is none.
         outcomes: what to add to each bucket's counts of received, accepted and rejected reports.
+        refused: numbers of refused reports of known versions. They are in ``outcomes``, too.
     """
 
     batch_id: bytes
@@ -67,6 +71,7 @@ class Admission:
     refusals: tuple[Refusal, ...]
     entry: bytes
     outcomes: Mapping[Bucket, Mapping[str, int]]
+    refused: Mapping[Refused, int] = field(default_factory=dict)
 
     @property
     def reports(self) -> int:
@@ -101,6 +106,7 @@ def admit(catalogue: Catalogue, envelope: Envelope, now: datetime) -> Admission:
     refusals: list[Refusal] = []
     cells: dict[str, list[bytes]] = {}
     outcomes: dict[Bucket, dict[str, int]] = {}
+    refused: dict[Refused, int] = {}
     for index, document in enumerate(envelope.reports):
         judge = _Judge(catalogue, now)
         try:
@@ -108,6 +114,9 @@ def admit(catalogue: Catalogue, envelope: Envelope, now: datetime) -> Admission:
         except ReportError as error:
             refusals.append(Refusal(index, error.rejection, str(error)))
             outcome = REJECTED + error.rejection
+            if judge.metric is not None:
+                known = (judge.metric.name, judge.metric.version, error.rejection)
+                refused[known] = refused.get(known, 0) + 1
         else:
             cells.setdefault(cell, []).append(packed)
             outcome = ACCEPTED
@@ -116,18 +125,22 @@ def admit(catalogue: Catalogue, envelope: Envelope, now: datetime) -> Admission:
         counts[outcome] = counts.get(outcome, 0) + 1
     entry = encode_entry(cells.items()) if cells else b""
     accepted = len(envelope.reports) - len(refusals)
-    return Admission(envelope.batch_id, envelope.until, accepted, tuple(refusals), entry, outcomes)
+    return Admission(envelope.batch_id, envelope.until, accepted, tuple(refusals), entry, outcomes, refused)
 
 
 class _Judge:
-    """Looks at one report; ``bucket`` says where to account for it, whether it was accepted or not."""
+    """Looks at one report.
 
-    __slots__ = ("_catalogue", "_now", "bucket")
+    ``bucket`` says where to account for it, accepted or not; ``metric`` is its version, where that is a known one.
+    """
+
+    __slots__ = ("_catalogue", "_now", "bucket", "metric")
 
     def __init__(self, catalogue: Catalogue, now: datetime) -> None:
         self._catalogue = catalogue
         self._now = now
         self.bucket = NOWHERE
+        self.metric: Metric | None = None
 
     def accept(self, document: object) -> tuple[str, bytes]:
         """The cell of a report and its packed data.
@@ -136,7 +149,7 @@ class _Judge:
             ReportError: the first rule that it breaks, in the order of the list in the README.
         """
         report = parse_report(document)
-        metric = self._metric(report)
+        metric = self.metric = self._metric(report)
         span = self._catalogue.span(metric, report.window)
         if span is not None and span.expired:
             raise ReportError(Rejection.METRIC_EXPIRED, "window", "begins after the last day of the metric")

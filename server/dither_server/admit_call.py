@@ -42,6 +42,10 @@ def admit_call(
         for word, number in counts.items():
             if word != RECEIVED:
                 arguments += (word, number)
+    if admission.refused:
+        names.append(keys.refused)
+    for (metric, version, reason), number in admission.refused.items():
+        arguments += (f"{metric}:{version}:{reason}", number)
     return names, arguments
 
 

@@ -21,6 +21,9 @@ from dither_server.selection import Selection, interval, read_selection, refuse_
 RECENT: Final = timedelta(days=7)
 """Windows stay in the usual view for so long after they take no more reports."""
 
+LISTED: Final = 1_000
+"""So many windows a ledger lists at most, those out of balance before others."""
+
 _PARAMETERS: Final = ("metric", "from", "to")
 _WORDS: Final = ("received", "accepted", "counted", "duplicate", "dead")
 
@@ -103,17 +106,19 @@ class Conservation:
         unsettled: partitions that could not be read to the end of their stream in time; nothing of them is in
             ``accounts``.
         unreadable: keys that are damaged. Each is an imbalance of at least one.
+        sums: terms by metric, where they were measured by themselves; empty where they are those of ``accounts``.
     """
 
     accounts: dict[Bucket, Terms] = field(default_factory=dict)
     backlog_bytes: dict[int, int] = field(default_factory=dict)
     unsettled: list[int] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    sums: dict[str, Terms] = field(default_factory=dict)
 
     @property
     def imbalance(self) -> int:
-        """Sum over all accounts."""
-        return sum(terms.imbalance for terms in self.accounts.values())
+        """Sum over all metrics."""
+        return sum(terms.imbalance for terms in (self.sums or self.accounts).values())
 
     def account(self, bucket: Bucket) -> Terms:
         """The terms of a metric and window, zero where there is nothing yet."""
@@ -128,12 +133,16 @@ class Conservation:
         """Add what was measured elsewhere."""
         for bucket, terms in other.accounts.items():
             self.account(bucket).add(terms)
+        for metric, terms in other.sums.items():
+            self.sums.setdefault(metric, Terms()).add(terms)
         self.backlog_bytes |= other.backlog_bytes
         self.unsettled += other.unsettled
         self.unreadable += other.unreadable
 
     def by_metric(self) -> dict[str, Terms]:
-        """The terms of each metric, over its windows."""
+        """The terms of each metric."""
+        if self.sums:
+            return dict(self.sums)
         found: dict[str, Terms] = {}
         for (metric, _), terms in self.accounts.items():
             found.setdefault(metric, Terms()).add(terms)
@@ -235,7 +244,9 @@ def ledger_document(found: Conservation, view: View, metrics: Sequence[str]) -> 
     known = [*metrics, *sorted(totals.keys() - {*metrics, UNKNOWN}), UNKNOWN]
     shown = [name for name in known if name in totals or view.metric in (None, name)]
     windows: dict[str, list[dict[str, object]]] = {}
-    for (metric, window), terms in sorted(found.accounts.items()):
+    listed = sorted(sorted(found.accounts), key=lambda bucket: not found.accounts[bucket].imbalance)[:LISTED]
+    for metric, window in sorted(listed):
+        terms = found.accounts[metric, window]
         windows.setdefault(metric, []).append({"window": window} | asdict(terms))
     return {
         "as_of": view.now,
@@ -243,6 +254,7 @@ def ledger_document(found: Conservation, view: View, metrics: Sequence[str]) -> 
         "imbalance": found.imbalance,
         "unsettled": found.unsettled,
         "unreadable": found.unreadable,
+        "windows_left_out": len(found.accounts) - len(listed),
         "metrics": [
             {"metric": name} | asdict(totals.get(name, Terms())) | {"windows": windows.get(name, [])}
             for name in shown

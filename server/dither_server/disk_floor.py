@@ -18,7 +18,7 @@ class DiskFloor:
 
     def __init__(self, path: Path | None, min_free_bytes: int) -> None:
         self._path = path
-        self._min_free_bytes = min_free_bytes
+        self.min_free_bytes = min_free_bytes
         self._looked_at = -_LOOK_EVERY_S
         self._enough = True
 
@@ -29,12 +29,16 @@ class DiskFloor:
         now = time.monotonic()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now  # first: a disk that hangs should hold one thread, not each that comes
-            self._enough = self._free_bytes(self._path) >= self._min_free_bytes
+            free = self.free_bytes()
+            self._enough = free is not None and free >= self.min_free_bytes
         return self._enough
 
-    def _free_bytes(self, path: Path) -> int:
+    def free_bytes(self) -> int | None:
+        """The free space now, for other users than root; None where the folder is not known, or is gone."""
+        if self._path is None:
+            return None
         try:
-            found = os.statvfs(path)
+            found = os.statvfs(self._path)
         except OSError:
-            return -1
+            return None
         return found.f_bavail * found.f_frsize

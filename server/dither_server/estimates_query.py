@@ -21,6 +21,9 @@ DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1_000
 """Windows of one page."""
 
+MAX_RESTATED_LIMIT: Final = 100
+"""The same where intervals are computed anew."""
+
 PAGE: Final = ("limit", "cursor")
 INTERVALS: Final = ("level", "simultaneous")
 
@@ -30,19 +33,44 @@ _LONGEST_CURSOR: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Intervals:
+    """Which intervals are asked for.
+
+    Attributes:
+        level: of them, in (0.5, 1).
+        simultaneous: whether those of an estimate cover all its values at once.
+    """
+
+    level: float = PUBLISHED_LEVEL
+    simultaneous: bool = False
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Self:
+        """Read ``level`` and ``simultaneous`` of a query; either may be left out.
+
+        Raises:
+            Problem: query-invalid, naming the parameter.
+        """
+        return cls(_level(query.get("level")), _flag(query, "simultaneous"))
+
+    @property
+    def as_published(self) -> bool:
+        """Whether they are those that the estimator published."""
+        return self.level == PUBLISHED_LEVEL and not self.simultaneous
+
+
+@dataclass(frozen=True, slots=True)
 class EstimatesQuery:
     """A query for estimates of one metric.
 
     Attributes:
         selection: which ones, the page among them.
-        level: of the intervals, in (0.5, 1).
-        simultaneous: whether the intervals of an estimate cover all its values at once.
+        intervals: which intervals they come with.
         digest: of all that but the page; a cursor belongs to the queries of one digest.
     """
 
     selection: Selection
-    level: float
-    simultaneous: bool
+    intervals: Intervals
     digest: bytes
 
     @classmethod
@@ -60,18 +88,13 @@ class EstimatesQuery:
         wanted = RANGE if intervals else ("from", "to")
         refuse_unknown(query, (*wanted, *(INTERVALS if intervals else ()), *PAGE))
         selection = read_selection({key: query[key] for key in RANGE if key in query})
-        level, simultaneous = _level(query.get("level")), _flag(query, "simultaneous")
-        asked = [name, *selection.scores, selection.dimensions, selection.rollup, level, simultaneous]
+        chosen = Intervals.read(query)
+        estimates = (name, *selection.scores, selection.dimensions, selection.rollup)
+        asked = [*estimates, chosen.level, chosen.simultaneous]
         digest = hashlib.sha256(json.dumps(asked).encode()).digest()[:_DIGEST_BYTES]
-        selection = replace(
-            selection, limit=_limit(query.get("limit")), after=_after(query.get("cursor"), digest)
-        )
-        return cls(selection, level, simultaneous, digest)
-
-    @property
-    def as_published(self) -> bool:
-        """Whether the intervals are those that the estimator published."""
-        return self.level == PUBLISHED_LEVEL and not self.simultaneous
+        limit = min(_limit(query.get("limit")), MAX_LIMIT if chosen.as_published else MAX_RESTATED_LIMIT)
+        selection = replace(selection, limit=limit, after=_after(query.get("cursor"), digest))
+        return cls(selection, chosen, digest)
 
     def cursor(self, last: str | None) -> str | None:
         """What asks for the page after the window ``last``; None after the last page."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dither_protocol.errors import StorageError
 from dither_protocol.storage import METRICS_KEY, UNKNOWN, PartitionKeys
 from dither_server.conservation import Terms, read_account
-from dither_server.measuring import Damaged, sound
+from dither_server.moments import Damaged, sound
 
 _HASHES_AT_ONCE: Final = 1_000
 

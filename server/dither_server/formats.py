@@ -34,6 +34,11 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return f"{_signed(text)}{SPACE}%"
 
 
+def level(share: float | None) -> str:
+    """The level of an interval in all its digits: ``95 %``, ``99.9 %``."""
+    return NOTHING if share is None else f"{100 * share:.9g}{SPACE}%"
+
+
 def portion(share: float) -> str:
     """A percentage that is zero only where the share is: ``< 0.1 %``."""
     return f"<{SPACE}{percent(0.001)}" if 0 < share < 0.0005 else percent(share)
@@ -58,6 +63,18 @@ def moment(when: datetime | None) -> str:
         return NOTHING
     here = when.astimezone(UTC)
     return here.strftime("%Y-%m-%d %H:%M:%S UTC" if here.second else "%Y-%m-%d %H:%M UTC")
+
+
+def size(count: int | None) -> str:
+    """A number of bytes in three digits or so: ``512 B``, ``1.4 MiB``, ``64 GiB``."""
+    if count is None:
+        return NOTHING
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while value >= 1_000 and len(units) > 1:
+        value, units = value / 1_024, units[1:]
+    return (
+        f"{value:.0f}{SPACE}{units[0]}" if units[0] == "B" or value >= 10 else f"{value:.1f}{SPACE}{units[0]}"
+    )
 
 
 def duration(length: timedelta) -> str:

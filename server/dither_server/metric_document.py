@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 
 from dither_protocol.registry import Metric
+from dither_protocol.registry.guarantees import guarantees
+from dither_protocol.registry.metric import MEMOIZED
 
 
 def metric_document(metric: Metric, versions: Iterable[Metric]) -> dict[str, object]:
@@ -41,6 +43,18 @@ def _meaning(metric: Metric) -> dict[str, object]:
             "p": oracle.p,
             "q": oracle.q,
         },
+        "memoized": memoized_document(metric),
         "period": metric.period,
         "dimensions": metric.dimensions,
+    }
+
+
+def memoized_document(metric: Metric) -> dict[str, object] | None:
+    """Of a memoised metric: what its epsilons guarantee, each with its assumption; None of a fresh one."""
+    if metric.collection != MEMOIZED:
+        return None
+    return {
+        "epsilon_permanent": metric.epsilon_permanent,
+        "max_distinct_values": metric.max_distinct_values,
+        "guarantees": [each._asdict() for each in guarantees(metric)],
     }

@@ -1,6 +1,7 @@
 """What came out: the metrics, their published estimates, and what became of every report. For viewers and admins."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -23,9 +24,11 @@ from dither_server.privacy_document import privacy_document
 from dither_server.problems import Problem
 from dither_server.published import check_dimensions, estimates_document
 from dither_server.quality import quality_document
+from dither_server.refusals import read_refused
+from dither_server.restating import restated_page, windows_of_one_answer
 from dither_server.selection import Selection, interval, refuse_unknown
 from dither_server.service import Service
-from dither_server.statistics_plugin import planned, restated
+from dither_server.statistics_plugin import planned
 from dither_server.store_rules import Published
 
 CSV: Final = "text/csv"
@@ -62,7 +65,10 @@ def blueprint(service: Service) -> Blueprint:
         query = EstimatesQuery.read(name, _query())
         published = reader.published(name, query)
         document = estimates_document(
-            name, published, rollup=query.selection.rollup is not None, simultaneous=query.simultaneous
+            name,
+            published,
+            rollup=query.selection.rollup is not None,
+            simultaneous=query.intervals.simultaneous,
         )
         cursor = query.cursor(published.last)
         if request.accept_mimetypes.best_match((JSON, CSV)) == CSV:
@@ -91,6 +97,10 @@ def blueprint(service: Service) -> Blueprint:
         if not known and not found.accounts:
             raise _unknown_metric()
         document = ledger_document(found, view, tuple(service.registry.metrics))
+        refused = service.store.read(read_refused)
+        document["rejected_by_version"] = (
+            None if refused is None else [asdict(row) for row in refused if view.metric in (None, row.metric)]
+        )
         content = encode({key: value for key, value in document.items() if key != "as_of"})
         return tagged(encode(document), content=content)
 
@@ -127,13 +137,20 @@ class _Reader:
         Raises:
             Problem: unknown-metric; query-invalid for dimensions that it never had.
         """
-        found = self._service.store.published(name, query.selection) if NAME.fullmatch(name) else Published()
+        found = self._read(name, query) if NAME.fullmatch(name) else Published()
         if not found.versions and name not in self._service.registry.metrics:
             raise _unknown_metric()
         check_dimensions(query.selection.dimensions, found)
-        if query.as_published:
-            return found
-        return restated(found, query.level, simultaneous=query.simultaneous)
+        return found if query.intervals.as_published else restated_page(found, query.intervals)
+
+    def _read(self, name: str, query: EstimatesQuery) -> Published:
+        """What is published; where intervals are computed anew, no more windows than one answer may have."""
+        store, selection = self._service.store, query.selection
+        if not query.intervals.as_published:
+            most = windows_of_one_answer(store.catalogue().versions(name).values(), selection)
+            limits = [limit for limit in (selection.limit, most) if limit is not None]
+            selection = replace(selection, limit=min(limits))
+        return store.published(name, selection)
 
     def quality(self, name: str, published: Published, asked: Selection) -> dict[str, object]:
         """The page of windows beside the accounts of all windows since the page before it."""

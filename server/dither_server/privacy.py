@@ -1,21 +1,24 @@
-"""What a device spends, in numbers that the registry alone decides. Pure.
+"""What a device spends, in numbers that the registry alone decides, beside its limits and the guidance. Pure.
 
-Everything here is the plain sum of epsilons (basic composition) of a device that answers every metric, in every
-window, for every combination of its dimensions: no device can spend more.
+The arithmetic is the protocol's (`dither_protocol.registry.spending`): of a device that answers every metric, in every
+window, for every combination of its dimensions. No device can spend more.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Final
 
+from dither_protocol.accounting.bounds import Bound
 from dither_protocol.registry import Metric, Registry
 from dither_protocol.registry.fields import USE_CASES
+from dither_protocol.registry.spending import DAY, LIFE, SPANS, Charge, MetricSpending, Spending, spending
+from dither_protocol.registry.spending_bounds import below_the_sum, bounds
 from dither_protocol.windows import ONCE
 
-_DAYS: Final = {"day": 1, "week": 7}
 _ROUNDING: Final = 1 + 1e-12  # a sum of decimals may be off by one
+_MEAN_DAYS: Final = {"week": 7.0, "month": 365.25 / 12, ONCE: math.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +26,29 @@ class MetricPrivacy:
     """What one metric costs a device.
 
     Attributes:
-        metric: it.
-        combinations: of its dimensions: a device may report once for each, in each window.
-        reports_per_day: most reports of one device on one UTC day: of the windows that can begin on it.
-        per_day: epsilon of those.
-        windows_left: how many windows it still has, this one included; None where it does not expire.
-        lifetime: epsilon of those; None where it does not expire.
+        spending: it, by span.
         guidance: range of epsilon that is usual for its use case; None where it has none.
         breach: what is outside of that range, in words; empty where nothing is.
     """
 
-    metric: Metric
-    combinations: int
-    reports_per_day: int
-    per_day: float
-    windows_left: int | None
-    lifetime: float | None
+    spending: MetricSpending
     guidance: tuple[float, float] | None
     breach: str
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.spending.metric
+
+    @property
+    def per_day(self) -> float:
+        """Most epsilon on one UTC day."""
+        return self.spending.epsilon(DAY) or 0.0
+
+    @property
+    def lifetime(self) -> float | None:
+        """Most epsilon from today until it expires; None where it does not."""
+        return self.spending.epsilon(LIFE)
 
     @property
     def odds(self) -> float:
@@ -72,44 +80,51 @@ class PrivacyView:
 
     Attributes:
         metrics: in the order of the registry.
-        day: over all metrics, on one UTC day.
-        life: over all metrics, from today until they expire; without a sum where one does not expire.
+        spending: of all metrics together, by span.
+        budgets: the same beside its limits.
         days_to_limit: after how many days the worst case reaches the limit for life; None without one.
     """
 
     metrics: Sequence[MetricPrivacy]
-    day: Budget
-    life: Budget
+    spending: Spending
+    budgets: Mapping[str, Budget]
     days_to_limit: float | None
+
+    @property
+    def day(self) -> Budget:
+        """Over all metrics, on one UTC day."""
+        return self.budgets[DAY]
+
+    @property
+    def life(self) -> Budget:
+        """Over all metrics, from today until they expire; without a sum where one does not expire."""
+        return self.budgets[LIFE]
+
+    def closer(self, span: str) -> list[Bound]:
+        """What says more than the plain sum about all reports of a span together."""
+        return below_the_sum(bounds(self.spending.charges[span], self.spending.delta))
+
+    def assumptions(self, spans: Sequence[str]) -> list[tuple[str, str]]:
+        """What those bounds assume: (rule, sentence), each once."""
+        found = [(bound.name, bound.assumption) for span in spans for bound in self.closer(span)]
+        return list(dict.fromkeys(found))
 
 
 def privacy_view(registry: Registry, today: date) -> PrivacyView:
-    """Add it all up."""
-    metrics = [metric_privacy(metric, today) for metric in registry]
-    lives = [each.lifetime for each in metrics]
-    finite = [life for life in lives if life is not None]
-    limits, per_day = registry.privacy, registry.worst_case_per_day()
-    life = Budget(math.fsum(finite) if len(finite) == len(lives) else None, limits.max_epsilon_lifetime)
-    mean = math.fsum(_mean_per_day(each) for each in metrics)
-    reached = life.limit / mean if life.limit is not None and mean > 0 else None
-    return PrivacyView(metrics, Budget(per_day, limits.max_epsilon_per_day), life, reached)
+    """Add it all up, for a device that begins today."""
+    spent = spending(registry, today)
+    budgets = {span: Budget(spent.epsilon(span), spent.limits[span]) for span in SPANS}
+    mean = math.fsum(_mean_per_day(charge) for charge in spent.charges[DAY] if not charge.permanent)
+    limit = spent.limits[LIFE]
+    lasting = math.fsum(charge.total or 0.0 for charge in spent.charges[LIFE] if charge.permanent)
+    reached = max(0.0, limit - lasting) / mean if limit is not None and mean > 0 else None
+    return PrivacyView([_metric_privacy(each) for each in spent.metrics], spent, budgets, reached)
 
 
-def metric_privacy(metric: Metric, today: date) -> MetricPrivacy:
-    """What one metric costs."""
-    combinations = math.prod(len(values) for values in metric.dimensions.values())
-    per_day = combinations * (24 if metric.period == "hour" else 1)
-    left = _windows_left(metric, today)
-    return MetricPrivacy(
-        metric=metric,
-        combinations=combinations,
-        reports_per_day=per_day,
-        per_day=per_day * metric.epsilon,
-        windows_left=left,
-        lifetime=None if left is None else left * combinations * metric.epsilon,
-        guidance=None if metric.use_case is None else USE_CASES[metric.use_case],
-        breach=_breach(metric),
-    )
+def _metric_privacy(each: MetricSpending) -> MetricPrivacy:
+    metric = each.metric
+    guidance = None if metric.use_case is None else USE_CASES[metric.use_case]
+    return MetricPrivacy(spending=each, guidance=guidance, breach=_breach(metric))
 
 
 def _breach(metric: Metric) -> str:
@@ -123,22 +138,6 @@ def _breach(metric: Metric) -> str:
     return ""
 
 
-def _windows_left(metric: Metric, today: date) -> int | None:
-    """Windows that begin until the last day of the metric, with the one that contains today."""
-    if metric.period == ONCE:
-        return int(metric.expires is None or metric.expires >= today)
-    if metric.expires is None:
-        return None
-    if metric.expires < today:
-        return 0
-    first = metric.window_at(datetime(today.year, today.month, today.day, tzinfo=UTC)).start.date()
-    if metric.period == "month":
-        return (metric.expires.year - first.year) * 12 + metric.expires.month - first.month + 1
-    days = (metric.expires - first) // timedelta(days=1)
-    return (days + 1) * 24 if metric.period == "hour" else days // _DAYS[metric.period] + 1
-
-
-def _mean_per_day(each: MetricPrivacy) -> float:
-    """Epsilon per day, averaged over the metric's period; nothing for what is asked once."""
-    days = {"week": 7.0, "month": 365.25 / 12, ONCE: math.inf}.get(each.metric.period, 1.0)
-    return each.per_day / days if each.windows_left != 0 else 0.0
+def _mean_per_day(charge: Charge) -> float:
+    """Epsilon per day, averaged over the period, which the metrics of a group share."""
+    return (charge.total or 0.0) / _MEAN_DAYS.get(charge.metric.period, 1.0)

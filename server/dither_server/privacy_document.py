@@ -1,20 +1,33 @@
 """The answer of ``GET /v1/privacy``: what the privacy page says, as plain objects. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from dither_protocol.registry import Registry
+from dither_protocol.registry.spending import DAY, LIFE, SPANS, Charge
+from dither_protocol.registry.spending_bounds import BASIC, bounds
 from dither_server.privacy import Budget, MetricPrivacy, PrivacyView
 
 
 def privacy_document(registry: Registry, view: PrivacyView) -> dict[str, object]:
-    """Epsilon per metric, the worst case of a device per day and for life beside its limits, and the guidance."""
+    """Epsilon per metric, the worst case of a device by span beside its limits, and the guidance."""
     return {
         "project": registry.project,
-        "composition": "basic",
+        "first_day": view.spending.first.isoformat(),
+        "composition": BASIC,
         "per_day": _budget(view.day),
         "lifetime": _budget(view.life),
         "days_to_lifetime_limit": view.days_to_limit,
-        "metrics": [_metric(each) for each in view.metrics],
+        "spans": {
+            span: _span(view.spending.charges[span], view.spending.reports[span], view.spending.delta)
+            | {
+                "limit": view.budgets[span].limit,
+                "over": view.budgets[span].over,
+                "at_most": view.spending.at_most(span),
+            }
+            for span in SPANS
+        },
+        "metrics": [_metric(each, view.spending.delta) for each in view.metrics],
         "breaches": [
             {"metric": each.metric.name, "reason": each.breach} for each in view.metrics if each.breach
         ],
@@ -25,8 +38,15 @@ def _budget(budget: Budget) -> dict[str, object]:
     return asdict(budget) | {"over": budget.over}
 
 
-def _metric(each: MetricPrivacy) -> dict[str, object]:
-    metric = each.metric
+def _span(charges: Sequence[Charge], reports: int | None, delta: float) -> dict[str, object]:
+    """The plain sum, and every bound of it under its name; both without a number where there is no end."""
+    found = bounds(charges, delta)
+    basic = next((bound.epsilon for bound in found if bound.name == BASIC), None)
+    return {"reports": reports, "epsilon": basic, "bounds": [asdict(bound) for bound in found]}
+
+
+def _metric(each: MetricPrivacy, delta: float) -> dict[str, object]:
+    metric, spent = each.metric, each.spending
     return {
         "metric": metric.name,
         "version": metric.version,
@@ -34,11 +54,20 @@ def _metric(each: MetricPrivacy) -> dict[str, object]:
         "epsilon": metric.epsilon,
         "collection": metric.collection,
         "period": metric.period,
-        "combinations": each.combinations,
-        "reports_per_day": each.reports_per_day,
+        "expires": None if metric.expires is None else metric.expires.isoformat(),
+        "combinations": spent.combinations,
+        "reports_per_day": spent.reports[DAY],
         "epsilon_per_day": each.per_day,
-        "windows_left": each.windows_left,
+        "windows_left": spent.windows[LIFE],
         "epsilon_lifetime": each.lifetime,
+        "spans": {span: _span(spent.charges[span], spent.reports[span], delta) for span in SPANS},
+        "one_of": None
+        if metric.one_of is None
+        else {
+            "group": metric.one_of,
+            "members": [member.name for member in spent.group],
+            "epsilon_charged": spent.charged,
+        },
         "use_case": metric.use_case,
         "guidance": each.guidance,
         "breach": each.breach or None,

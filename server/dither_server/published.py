@@ -3,8 +3,8 @@
 Pure; the documents themselves are the estimator's and pass through unread.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -16,7 +16,7 @@ from dither_protocol.labels import NAME
 from dither_protocol.registry import Metric, decode_definition
 from dither_protocol.storage import parse_dimensions_text
 from dither_server.problems import Problem
-from dither_server.selection import ALL_DIMENSIONS
+from dither_server.selection import ALL_DIMENSIONS, position
 from dither_server.store_rules import Published, PublishedVersion
 
 _REMEMBERED_DEFINITIONS: Final = 256
@@ -105,6 +105,45 @@ def _few(versions: Sequence[PublishedVersion], *, combined: bool) -> Combination
         reason = "the rollups here contain windows of other versions, with the same labels and period"
         return Combination(Rule.WEIGHTED, reason)
     return Combination(Rule.SINGLE, f"{'one' if versions else 'no'} version has estimates here")
+
+
+def first_windows(published: Published, most: int, weight: Callable[[bytes], int]) -> Published:
+    """The earliest windows whose documents together weigh no more than ``most``, whole; at the least one.
+
+    Where windows are left out, ``last`` names the last one that is there.
+    """
+    weights: dict[str, int] = {}
+    for (label, _), document in _documents(published):
+        weights[label] = weights.get(label, 0) + weight(document)
+    windows = sorted(weights, key=position)
+    total = 0
+    for kept, label in enumerate(windows):
+        total += weights[label]
+        if kept and total > most:
+            return replace(_only(published, windows[:kept]), last=windows[kept - 1])
+    return published
+
+
+def latest_windows(published: Published, count: int) -> Published:
+    """The latest windows alone."""
+    windows = sorted({label for (label, _), _ in _documents(published)}, key=position)
+    return _only(published, windows[-count:])
+
+
+def _documents(published: Published) -> Iterator[tuple[tuple[str, str], bytes]]:
+    for version in published.versions:
+        yield from version.estimates.items()
+    yield from published.combined.items()
+
+
+def _only(published: Published, windows: Sequence[str]) -> Published:
+    kept = frozenset(windows)
+
+    def chosen(estimates: Mapping[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]:
+        return {key: document for key, document in estimates.items() if key[0] in kept}
+
+    versions = [replace(version, estimates=chosen(version.estimates)) for version in published.versions]
+    return replace(published, versions=versions, combined=chosen(published.combined))
 
 
 def readable_definitions(published: Published) -> dict[int, Metric]:

@@ -117,7 +117,7 @@ def _conservation(readings: Readings, metrics: Iterable[str]) -> Iterator[Series
     text = "Partitions whose stream could not be read to its end in time; nothing in flight there is in this scrape."
     yield _one("dither_conservation_unsettled_partitions", text, len(found.unsettled))
     text = "Keys of the store that are damaged; what they held is in no number."
-    yield _one("dither_unreadable_keys", text, len(found.unreadable) + len(readings.ever.damaged))
+    yield _one("dither_unreadable_keys", text, len({*found.unreadable, *readings.ever.damaged}))
 
 
 def _counting(counting: CountingState, high_water_bytes: int) -> Iterator[Series]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dither_protocol.errors import RegistryError
-from dither_protocol.registry import Registry, load_registry
+from dither_protocol.registry import Registry
+from dither_protocol.registry.envelope import SignedRegistry, open_registry
 from dither_server.auth import Keyring
 from dither_server.quota import Quotas
 from dither_server.settings import ConfigurationError, Settings
@@ -22,7 +23,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Service:
-    """The settings and what was built from them."""
+    """The settings and what was built from them; ``signed`` is the registry's envelope, where it has one."""
 
     settings: Settings
     registry: Registry
@@ -30,6 +31,7 @@ class Service:
     store: Store
     quotas: Quotas
     clock: Clock
+    signed: SignedRegistry | None = None
 
 
 def build_service(settings: Settings, clock: Clock = utc_now) -> Service:
@@ -42,11 +44,11 @@ def build_service(settings: Settings, clock: Clock = utc_now) -> Service:
     if settings.store_path is not None and not settings.store_path.is_dir():
         raise ConfigurationError("DITHER_STORE_PATH", "is no folder")
     try:
-        registry = load_registry(settings.registry)
+        registry, signed = open_registry(settings.registry.read_bytes())
     except OSError as error:
         raise ConfigurationError("registry", f"cannot be read ({error.strerror})") from None
     except RegistryError as error:
         raise ConfigurationError("registry", str(error)) from None
     keyring = Keyring(settings.keys_file, clock)
-    store = Store(settings, registry)
-    return Service(settings, registry, keyring, store, Quotas(store.take_quota), clock)
+    store = Store(settings, registry, signed)
+    return Service(settings, registry, keyring, store, Quotas(store.take_quota), clock, signed)

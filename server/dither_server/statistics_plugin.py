@@ -6,7 +6,6 @@ request that needs it, so that a server that is asked for nothing but published 
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, cast
@@ -16,7 +15,6 @@ import msgspec
 from dither_protocol import DitherError, Mechanism
 from dither_server.answers import encode
 from dither_server.problems import Problem
-from dither_server.store_rules import Published
 
 GROUP: Final = "dither.statistics"
 _LOG: Final = logging.getLogger(__name__)
@@ -54,29 +52,17 @@ def statistics() -> Statistics:
     )
 
 
-def restated(published: Published, level: float, *, simultaneous: bool) -> Published:
-    """The same estimates with other intervals. Over several versions there are no simultaneous ones.
+def restated_document(text: bytes, level: float, *, simultaneous: bool) -> bytes:
+    """A published document with other intervals.
 
     Raises:
-        Problem: statistics-not-installed; level-unavailable where a document holds no counts.
+        Problem: statistics-not-installed; level-unavailable where it holds no counts.
     """
-    compute = statistics().restate
-
-    def again(documents: Mapping[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]:
-        found = {}
-        for key, text in documents.items():
-            document = compute(msgspec.json.decode(text), level, simultaneous=simultaneous)
-            if document is None:
-                detail = "an estimate was published without its counts, by another version of the estimator"
-                raise Problem("level-unavailable", detail, "level")
-            found[key] = encode(document)
-        return found
-
-    return replace(
-        published,
-        versions=[replace(version, estimates=again(version.estimates)) for version in published.versions],
-        combined={} if simultaneous else again(published.combined),
-    )
+    document = statistics().restate(msgspec.json.decode(text), level, simultaneous=simultaneous)
+    if document is None:
+        detail = "an estimate was published without its counts, by another version of the estimator"
+        raise Problem("level-unavailable", detail, "level")
+    return encode(document)
 
 
 def planned(

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from dither_protocol.registry import Registry
+from dither_protocol.registry.envelope import SignedRegistry
 from dither_protocol.spreading import Faults, ask, spread
 from dither_protocol.storage import META_KEY, PartitionKeys, partition_of, partition_tags, quota_key
 from dither_protocol.store_url import StoreUrlError, parse_store_url
@@ -27,15 +28,18 @@ from dither_server.catalogue import Catalogue
 from dither_server.conservation import Conservation, View
 from dither_server.counting_state import CountingState, read_counting_state
 from dither_server.disk_floor import DiskFloor
-from dither_server.measuring import measure
+from dither_server.looking import read_conservation
 from dither_server.nodes import ALONE, ClusterNodes, Nodes, OneServer
 from dither_server.quota import Part, Quota, ask_store
 from dither_server.readiness import Readiness
 from dither_server.reading import read_published
 from dither_server.selection import Selection
 from dither_server.settings import ConfigurationError, Settings
+from dither_server.store_memory import Memory, read_memory
 from dither_server.store_rules import (
     CONFIG_NAMES,
+    ELSEWHERE_KINDS,
+    LOST_KINDS,
     Config,
     Published,
     StoreRefused,
@@ -62,10 +66,6 @@ _NOT_NOW: Final = (
 )
 # redis-py has no class for these; the last one ends a WAIT whose store has become a replica
 _NOT_NOW_WORDS: Final = ("MISCONF", "BUSY", "NOREPLICAS", "UNBLOCKED")
-_LOST: Final = ("connection", "timeout", "loading", "readonly", "cluster")
-"""Kinds after which the store that answers next may be another one."""
-_ELSEWHERE: Final = ("readonly", "cluster")
-"""Kinds after which the URL may lead elsewhere, and open connections never will."""
 _FINDING: Final = "nodes"
 """Stands for a master where the nodes of a cluster have still to be found."""
 
@@ -173,8 +173,13 @@ def _open(url: str) -> Nodes:
 
 def _config(client: Any) -> Config | None:
     """The options of a master; None where it hides them."""
+    return _shown(lambda: text_map(client.config_get(*CONFIG_NAMES)))
+
+
+def _shown(ask: Callable[[], _Found]) -> _Found | None:
+    """What a master says about itself; None where it hides that."""
     try:
-        return text_map(client.config_get(*CONFIG_NAMES))
+        return ask()
     except redis.exceptions.NoPermissionError:
         return None
     except redis.ResponseError as error:
@@ -188,24 +193,27 @@ class Store:
 
     Args:
         settings: where it is and what is asked of it.
-        registry: the metrics to announce.
+        registry: the metrics to announce; ``signed`` is its envelope, where it has one.
+
+    Attributes:
+        high_water_bytes: backlog of a partition from which it takes no more.
+        disk: that of the store, where it is this machine's.
     """
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, signed: SignedRegistry | None = None) -> None:
         self._settings = settings
-        self._registry = registry
+        self._registry, self._signed = registry, signed
         self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
         self._nodes = _open(settings.store_url)
-        self._trial = Trials(
-            _store_errors
-        )  # an object of its own: what refers to it must not refer to the store in a circle
+        # An object of its own: what refers to it must not refer to the store in a circle.
+        self._trial = Trials(_store_errors)
         replicas = settings.replicas if settings.ack == "replica" else 0
         rounds = Rounds(self._nodes, replicas, self._trial, redis.exceptions.NoScriptError)
         self._admitting = Admitting(rounds)
         self._readiness = Readiness(self._nodes, self._keys, rounds, _config)
         self._fit: set[str] = set()
-        self._disk = DiskFloor(settings.store_path, settings.min_free_bytes)
-        self._high_water_bytes = high_water(None, settings)
+        self.disk = DiskFloor(settings.store_path, settings.min_free_bytes)
+        self.high_water_bytes = high_water(None, settings)
         self._preparing = Lock()
         self._catalogue: Catalogue | None = None
 
@@ -254,10 +262,10 @@ class Store:
             with _store_errors():
                 yield
         except StoreUnavailable as error:
-            if error.kind in _LOST:
+            if error.kind in LOST_KINDS:
                 self._fit.discard(master)
                 self._catalogue = self._catalogue if self._nodes.clustered else None
-            if error.kind in _ELSEWHERE:
+            if error.kind in ELSEWHERE_KINDS:
                 self._nodes.start_over()
             raise
 
@@ -266,7 +274,7 @@ class Store:
         configs = [_config(client) for client in masters.values()]
         for config in configs:
             check_config(config, self._settings)
-        self._high_water_bytes = high_water(least_memory(configs), self._settings, len(masters))
+        self.high_water_bytes = high_water(least_memory(configs), self._settings, len(masters))
         self._create()
         self._fit = set(masters)
         return Catalogue(self._registry, older_versions(self._redis, self._registry))
@@ -275,7 +283,7 @@ class Store:
         for name, value in expected_meta(self._settings).items():
             self._redis.hsetnx(META_KEY, name, value)
         check_meta(text_map(self._redis.hgetall(META_KEY)), self._settings)
-        announce(self._redis, self._registry)
+        announce(self._redis, self._registry, self._signed)
 
     def _take_up(self, master: str) -> None:
         """Check a master of a cluster that is new, or back, before it is used: it may be another server by now."""
@@ -301,10 +309,10 @@ class Store:
         Raises:
             StoreUnavailable: it is not known to be durable; the same batch may be tried again.
         """
-        if not self._disk.has_room():
+        if not self.disk.has_room():
             raise StoreUnavailable("disk")
         keys = self._keys[partition_of(admission.batch_id, len(self._keys))]
-        names, arguments = admit_call(keys, admission, self._high_water_bytes)
+        names, arguments = admit_call(keys, admission, self.high_water_bytes)
         with self._guard(), self._trial(_FINDING):
             master = self._nodes.master_of(keys.stream)
         with self._guard(master):
@@ -330,26 +338,20 @@ class Store:
         Raises:
             StoreUnavailable: the store cannot be read now.
         """
-        with self._guard():
-            return read_published(self._redis, name, selection)
+        return self.read(lambda client, _: read_published(client, name, selection))
 
     def conservation(self, view: View, budget_s: float) -> Conservation:
-        """What became of the reports, as far as it is asked for; see `dither_server.measuring.measure`.
+        """What became of the reports, as far as it is asked for; see `dither_server.looking`.
 
         Raises:
             StoreUnavailable: nothing of the store can be read now.
         """
         with self._guard():
-            return measure(self._redis, self._keys, view, budget_s, self._reading)
+            return read_conservation(self._redis, self._keys, view, budget_s, self._reading)
 
     def counting_state(self, now: datetime) -> CountingState:
-        """The workers, and what waits for them at the time ``now``, aware.
-
-        Raises:
-            StoreUnavailable: the store cannot be read now.
-        """
-        with self._guard():
-            return read_counting_state(self._redis, self._keys, now)
+        """The workers, and what waits for them at the time ``now``, aware. Raises StoreUnavailable."""
+        return self.read(lambda client, keys: read_counting_state(client, keys, now))
 
     def read(self, reader: Callable[[Any, Sequence[PartitionKeys]], _Found]) -> _Found:
         """What a reader of another module finds, given the library's client and the keys of the partitions.
@@ -360,10 +362,10 @@ class Store:
         with self._guard():
             return reader(self._redis, self._keys)
 
-    @property
-    def high_water_bytes(self) -> int:
-        """Backlog of a partition from which it takes no more."""
-        return self._high_water_bytes
+    def memory(self) -> dict[str, Memory | None]:
+        """The memory of each master by its name; None where that hides it. Raises StoreUnavailable."""
+        with self._guard():
+            return read_memory(self._nodes.masters(), _shown)
 
     @contextmanager
     def _reading(self, keys: PartitionKeys) -> Iterator[None]:
@@ -373,8 +375,8 @@ class Store:
 
     def failing_checks(self) -> list[str]:
         """The names of the readiness checks that fail now; empty where the store may take batches."""
-        failing = [] if self._disk.has_room() else ["disk"]
-        checks = self._readiness.checks(self._high_water_bytes)
+        failing = [] if self.disk.has_room() else ["disk"]
+        checks = self._readiness.checks(self.high_water_bytes)
         try:
             self.catalogue()
             with self._guard():

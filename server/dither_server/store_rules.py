@@ -14,6 +14,12 @@ CONFIG_NAMES: Final = ("appendonly", "appendfsync", "maxmemory", "maxmemory-poli
 
 Config = Mapping[str, str]
 
+LOST_KINDS: Final = ("connection", "timeout", "loading", "readonly", "cluster")
+"""Kinds of `StoreUnavailable` after which the store that answers next may be another one."""
+
+ELSEWHERE_KINDS: Final = ("readonly", "cluster")
+"""Those after which the URL may lead elsewhere, and open connections never will."""
+
 _LOG: Final = logging.getLogger(__name__)
 _HIGH_WATER_BYTES: Final = 64 << 20
 _SHARE_OF_MEMORY: Final = 4
@@ -62,6 +68,11 @@ class Published:
     versions: Sequence[PublishedVersion] = ()
     combined: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
     last: str | None = None
+
+    @property
+    def has_estimates(self) -> bool:
+        """Whether there is any."""
+        return bool(self.combined) or any(version.estimates for version in self.versions)
 
 
 def expected_meta(settings: Settings) -> dict[str, str]:

@@ -1,15 +1,22 @@
 """What the script draws: the numbers of a chart as plain data. Pure; colours and sizes are the browser's."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from dither_server.documents import Estimate, ValueEstimate
-from dither_server.formats import NOTHING, moment, number, percent, whole
+from dither_server.formats import NOTHING, level, moment, number, whole
+from dither_server.selection import interval
 
 MAX_BARS: Final = 25
 MAX_LINES: Final = 5
 
 Chart = Mapping[str, Any]
+
+
+def intervals_words(estimate: Estimate) -> str:
+    """``95 % intervals``, and whether they cover all values at once."""
+    return f"{level(estimate.level)} {'simultaneous ' if estimate.simultaneous else ''}intervals"
 
 
 def facts_line(estimate: Estimate) -> str:
@@ -19,7 +26,7 @@ def facts_line(estimate: Estimate) -> str:
         f"n = {whole(estimate.n)}",
         mechanisms,
         f"target {estimate.target}",
-        f"{percent(estimate.level, 0)} intervals ({', '.join(estimate.methods)})",
+        f"{intervals_words(estimate)} ({', '.join(estimate.methods)})",
         f"window {estimate.window.label}",
         estimate.about,
         f"revision {NOTHING if estimate.revision is None else estimate.revision}",
@@ -80,7 +87,13 @@ def history_chart(series: Sequence[Estimate], labels: Sequence[str], title: str,
         "title": title,
         "facts": f"Latest: {facts_line(series[-1])}" if series else "",
         "windows": [estimate.key for estimate in series],
-        "starts": [estimate.window.start.isoformat() for estimate in series],
+        "starts": [_place(estimate).isoformat() for estimate in series],
         "n": [estimate.n for estimate in series],
         "lines": columns,
     }
+
+
+def _place(estimate: Estimate) -> datetime:
+    """Where it stands along time: at the window that it is chosen by, over several windows the last one."""
+    chosen = interval(estimate.key)
+    return estimate.window.start if chosen is None else chosen.start

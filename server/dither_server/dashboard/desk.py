@@ -11,7 +11,9 @@ from typing import Final, Generic, TypeVar
 
 from dither_server.conservation import Ledger, View
 from dither_server.counting_state import CountingState
+from dither_server.refusals import RefusedReports, read_refused
 from dither_server.service import Service
+from dither_server.store_memory import Memory
 
 FRESH_S: Final = 1.5
 """A reading is used again for so long, seconds, at the least."""
@@ -59,6 +61,8 @@ class Desk:
         ledger: the ledger now. Raises StoreUnavailable and StoreRefused.
         counting: workers and partitions now. Raises StoreUnavailable.
         failing: names of the readiness checks that fail now.
+        refused: refused reports by version; None where they cannot be read. Raises StoreUnavailable.
+        memory: the memory of each master of the store by its name; None where that hides it. Raises StoreUnavailable.
     """
 
     def __init__(self, service: Service) -> None:
@@ -68,6 +72,8 @@ class Desk:
         self.ledger: Recent[Ledger] = Recent(partial(_measure, service))
         self.counting: Recent[CountingState] = Recent(lambda: store.counting_state(service.clock()))
         self.failing: Recent[list[str]] = Recent(store.failing_checks)
+        self.refused: Recent[list[RefusedReports] | None] = Recent(lambda: store.read(read_refused))
+        self.memory: Recent[dict[str, Memory | None]] = Recent(store.memory)
 
 
 def _measure(service: Service) -> Ledger:

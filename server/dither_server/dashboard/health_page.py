@@ -1,7 +1,7 @@
 """The page about the service itself: the conservation ledger, refusals, workers, partitions, readiness."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dither_protocol.storage import UNKNOWN
@@ -10,6 +10,8 @@ from dither_server.conservation import Ledger, Terms
 from dither_server.counting_state import CountingState
 from dither_server.dashboard.desk import Desk
 from dither_server.formats import plural
+from dither_server.refusals import RefusedReports
+from dither_server.store_memory import Memory
 from dither_server.store_rules import StoreRefused, StoreUnavailable
 
 REASONS: Final[Mapping[str, str]] = {
@@ -39,6 +41,27 @@ CHECKS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
+class StoreRoom:
+    """How full the store is.
+
+    Attributes:
+        memory: of each master by its name; None where that hides it.
+        high_water_bytes: backlog of a partition from which it takes no more.
+        backlog_bytes: of all partitions.
+        fullest_bytes: backlog of the partition that has most.
+        free_bytes: of the store's disk; None where that is another machine's, or cannot be looked at.
+        floor_bytes: free space below which batches are refused.
+    """
+
+    memory: Mapping[str, Memory | None]
+    high_water_bytes: int
+    backlog_bytes: int
+    fullest_bytes: int
+    free_bytes: int | None
+    floor_bytes: int
+
+
+@dataclass(frozen=True)
 class HealthView:
     """Everything of the page.
 
@@ -50,6 +73,9 @@ class HealthView:
         failing: names of the readiness checks that fail.
         trouble: why the store cannot be read; empty where it can.
         alarms: about the service as a whole.
+        refused: refused reports of known versions, since the store was created; None where they cannot be read.
+        room: how full the store is; None where it cannot be read.
+        versions: of the metrics in the registry.
     """
 
     rows: Sequence[tuple[str, Terms]]
@@ -58,6 +84,9 @@ class HealthView:
     failing: Sequence[str]
     trouble: str
     alarms: Sequence[Alarm]
+    refused: Sequence[RefusedReports] | None = None
+    room: StoreRoom | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def reasons(self) -> list[str]:
@@ -87,10 +116,34 @@ def health_view(desk: Desk) -> HealthView:
     """Read the page; a store that cannot be read is no error here."""
     failing = desk.failing()
     try:
-        ledger, counting = desk.ledger(), desk.counting()
+        ledger, counting, refused = desk.ledger(), desk.counting(), desk.refused()
+        room = _room(desk, counting)
     except (StoreUnavailable, StoreRefused) as error:
         return HealthView([], None, None, failing, str(error), [])
     names = [metric.name for metric in desk.service.registry]
     others = sorted(ledger.by_metric.keys() - {*names, UNKNOWN})
     rows = [(name, ledger.terms(name)) for name in (*names, *others, UNKNOWN)]
-    return HealthView(rows, ledger, counting, failing, "", service_alarms(ledger, counting, failing))
+    return HealthView(
+        rows,
+        ledger,
+        counting,
+        failing,
+        "",
+        service_alarms(ledger, counting, failing),
+        refused,
+        room,
+        {metric.name: metric.version for metric in desk.service.registry},
+    )
+
+
+def _room(desk: Desk, counting: CountingState) -> StoreRoom:
+    store = desk.service.store
+    backlogs = [partition.backlog_bytes for partition in counting.partitions]
+    return StoreRoom(
+        desk.memory(),
+        store.high_water_bytes,
+        sum(backlogs),
+        max(backlogs, default=0),
+        store.disk.free_bytes(),
+        store.disk.min_free_bytes,
+    )

@@ -78,9 +78,15 @@ def read_history(service: Service, name: str, selection: Selection) -> History:
     return as_history(name, service.store.published(name, selection))
 
 
-def as_history(name: str, published: Published) -> History:
-    """The same for what was read already. `estimates_document` decides what is shown, as it does for the API."""
-    document = estimates_document(name, published)
+def as_history(name: str, published: Published, *, simultaneous: bool = False) -> History:
+    """The same for what was read already. `estimates_document` decides what is shown, as it does for the API.
+
+    Args:
+        name: of the metric.
+        published: its estimates.
+        simultaneous: whether their intervals cover all values at once.
+    """
+    document = estimates_document(name, published, simultaneous=simultaneous)
     damaged = 0
     versions: dict[int, dict[str, Estimate]] = {}
     for entry in document["versions"]:  # type: ignore[attr-defined]  # a list of dicts, by its own definition

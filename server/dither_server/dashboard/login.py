@@ -3,6 +3,7 @@
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -35,19 +36,25 @@ class Login:
     Args:
         service: has the keyring and the clock.
         renderer: of the form.
+        secret: gives what sessions are signed with; raises what the store raises.
     """
 
     service: Service
     renderer: Renderer
+    secret: Callable[[], bytes]
 
     def session(self) -> Session:
         """The session of the request.
 
         Raises:
             SignedOut: it has none that is in force.
+            StoreUnavailable, StoreRefused: nobody can tell, see `SessionSecret`.
         """
+        cookie = request.cookies.get(_cookie_name("session"))
+        if not cookie:
+            raise SignedOut
         keys = self.service.keyring.having(Role.VIEWER)
-        found = read_cookie(request.cookies.get(_cookie_name("session")), keys, self._now_s())
+        found = read_cookie(cookie, keys, self.secret(), self._now_s())
         if found is None:
             raise SignedOut
         return found
@@ -99,7 +106,7 @@ class Login:
         except Forbidden:
             return self.form("This key is for sending reports. The dashboard takes an operator token.", 403)
         answer: Response = redirect(_place(request.values), 303)  # type: ignore[assignment]
-        _set_cookie(answer, "session", new_cookie(key, self._now_s()), SESSION_S)
+        _set_cookie(answer, "session", new_cookie(key, self.secret(), self._now_s()), SESSION_S)
         return answer
 
     def _now_s(self) -> float:

@@ -14,12 +14,15 @@ from dither_server.alarms import Alarm, metric_alarms
 from dither_server.conservation import Terms
 from dither_server.dashboard.charts import MAX_BARS, MAX_LINES, Chart, history_chart, values_chart
 from dither_server.dashboard.desk import Desk
-from dither_server.dashboard.history import History, affordable, read_history, windows_until
+from dither_server.dashboard.history import History, affordable, as_history, windows_until
 from dither_server.dashboard.queries import BY_SIZE, MetricQuery
 from dither_server.documents import Estimate, ValueEstimate
 from dither_server.formats import decimals_for, plural
+from dither_server.published import latest_windows
+from dither_server.restating import restated
 from dither_server.selection import ALL_DIMENSIONS, Selection, interval
 from dither_server.service import Service
+from dither_server.store_rules import Published
 
 WINDOWS: Final = 30
 """How many windows the chart along time has at most."""
@@ -195,32 +198,36 @@ def metric_view(desk: Desk, name: str, query: MetricQuery, path: str) -> MetricV
 
 
 def chosen_history(service: Service, name: str, query: MetricQuery) -> History:
-    """What is published about the chosen dimensions, up to the chosen window, over some windows."""
+    """What is published about the chosen dimensions, up to the chosen window, over some windows.
+
+    Raises:
+        Problem: as `restated` does.
+    """
+    published = restated(_chosen(service, name, query), query.intervals)
+    return as_history(name, published, simultaneous=query.simultaneous)
+
+
+def _chosen(service: Service, name: str, query: MetricQuery) -> Published:
+    """The same as published. Where intervals are computed anew there are never more than `WINDOWS` windows."""
     metric = service.registry.metrics.get(name)
     until = service.clock()
     chosen = interval(query.window) if query.window else None
     if chosen is not None:
         until = chosen.start
     selection = Selection(dimensions=query.dimensions, rollup=query.rollup)
-    if metric is None:  # it left the registry: nobody knows its period
-        return read_history(service, name, selection)
-    start = windows_until(metric, until, affordable(metric, WINDOWS))[0].start
     end = None if chosen is None else chosen.start + timedelta(seconds=1)
-    found = read_history(service, name, replace(selection, start=start, end=end))
-    if found.windows or chosen is not None:
+    store = service.store
+    if metric is None:  # it left the registry: nobody knows its period
+        if query.intervals.as_published:
+            return store.published(name, selection)
+        return latest_windows(store.published(name, replace(selection, end=end)), WINDOWS)
+    count = affordable(metric, WINDOWS)
+    start = windows_until(metric, until, count)[0].start
+    found = store.published(name, replace(selection, start=start, end=end))
+    if found.has_estimates or chosen is not None:
         return found
     start = windows_until(metric, until, WINDOWS * _WIDER)[0].start
-    return _latest(read_history(service, name, replace(selection, start=start)), WINDOWS)
-
-
-def _latest(history: History, count: int) -> History:
-    """The last windows of a longer history."""
-    kept = set(history.windows[-count:])
-    return replace(
-        history,
-        versions={v: {w: e for w, e in found.items() if w in kept} for v, found in history.versions.items()},
-        combined={w: e for w, e in history.combined.items() if w in kept},
-    )
+    return latest_windows(store.published(name, replace(selection, start=start)), count)
 
 
 def _last_definition(history: History) -> Metric | None:

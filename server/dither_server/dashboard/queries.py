@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from dither_protocol.storage import ROLLUPS
 from dither_protocol.windows import ONCE
+from dither_server.estimates_query import INTERVALS, PUBLISHED_LEVEL, Intervals
 from dither_server.problems import Problem
 from dither_server.selection import ALL_DIMENSIONS, interval, read_selection, refuse_unknown
 
@@ -23,6 +24,9 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+_LEVELS: Final = (0.8, 0.9, PUBLISHED_LEVEL, 0.99, 0.999)
+
+
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
     """The choices; the defaults are what a bare address shows.
@@ -33,6 +37,8 @@ class MetricQuery:
         values: which shares the charts draw: ``raw`` or ``norm_sub``.
         order: of the values: by ``size``, or as ``listed`` in the registry.
         over: over how many windows, ``1`` for a single one.
+        level: of the intervals, in (0.5, 1).
+        simultaneous: whether the intervals of an estimate cover all its values at once.
     """
 
     window: str = ""
@@ -40,6 +46,8 @@ class MetricQuery:
     values: str = RAW
     order: str = BY_SIZE
     over: str = SINGLE
+    level: float = PUBLISHED_LEVEL
+    simultaneous: bool = False
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Self:
@@ -48,11 +56,11 @@ class MetricQuery:
         Raises:
             Problem: query-invalid, naming the parameter.
         """
-        refuse_unknown(query, ("window", "dimensions", *_CHOICES))
+        refuse_unknown(query, ("window", "dimensions", *_CHOICES, *INTERVALS))
         given = {name: value for name, value in query.items() if value}
-        for name, words in _CHOICES.items():
-            if given.get(name, words[0]) not in words:
-                raise Problem("query-invalid", f"must be one of {', '.join(words)}", name)
+        for name, choices in _CHOICES.items():
+            if given.get(name, choices[0]) not in choices:
+                raise Problem("query-invalid", f"must be one of {', '.join(choices)}", name)
         window = given.get("window", "")
         if window not in ("", ONCE) and (len(window) > 16 or interval(window) is None):
             problem = "must be a window such as 2026-11-29, 2026-11-29T13, 2026-W48 or 2026-11"
@@ -61,7 +69,9 @@ class MetricQuery:
             given["dimensions"] = (
                 read_selection({"dimensions": given["dimensions"]}).dimensions or ALL_DIMENSIONS
             )
-        found = cls(**given)
+        intervals = Intervals.read(given)
+        words = {name: value for name, value in given.items() if name not in INTERVALS}
+        found = cls(**words, level=intervals.level, simultaneous=intervals.simultaneous)
         if found.over != SINGLE and found.dimensions != ALL_DIMENSIONS:
             raise Problem("query-invalid", "several windows are published over all dimensions only", "over")
         return found
@@ -76,11 +86,27 @@ class MetricQuery:
         """Over how many windows; None for single ones."""
         return None if self.over == SINGLE else int(self.over)
 
+    @property
+    def intervals(self) -> Intervals:
+        """Which intervals are shown."""
+        return Intervals(self.level, self.simultaneous)
+
+    @property
+    def levels(self) -> list[float]:
+        """Levels to choose from, the chosen one among them."""
+        return sorted({*_LEVELS, self.level})
+
     def link(self, path: str, **changes: Any) -> str:
         """The address ``path`` with these choices, some of them changed; defaults are left out."""
         changed, bare = replace(self, **changes), type(self)()
         names = self.__slots__
         given = {
-            name: getattr(changed, name) for name in names if getattr(changed, name) != getattr(bare, name)
+            name: _word(getattr(changed, name))
+            for name in names
+            if getattr(changed, name) != getattr(bare, name)
         }
         return f"{path}?{urlencode(given)}" if given else path
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

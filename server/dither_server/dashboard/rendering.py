@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dither_server import formats
 from dither_server.dashboard.assets import Asset
-from dither_server.dashboard.charts import Chart, facts_line
+from dither_server.dashboard.charts import Chart, facts_line, intervals_words
 from dither_server.dashboard.health_page import REASONS
 from dither_server.dashboard.sessions import Session
 
@@ -16,6 +16,9 @@ _FILTERS: Final = {
     "whole": formats.whole,
     "number": formats.number,
     "percent": formats.percent,
+    "level": formats.level,
+    "size": formats.size,
+    "intervals": intervals_words,
     "portion": formats.portion,
     "interval": formats.interval,
     "moment": formats.moment,

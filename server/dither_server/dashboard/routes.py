@@ -19,9 +19,11 @@ from dither_server.dashboard.metric_page import MetricView, metric_view
 from dither_server.dashboard.overview import overview_view
 from dither_server.dashboard.queries import MetricQuery
 from dither_server.dashboard.rendering import Page, Renderer
+from dither_server.dashboard.session_secret import SessionSecret
 from dither_server.privacy import privacy_view
 from dither_server.problems import Problem, problem_of
 from dither_server.service import Service
+from dither_server.store_rules import StoreRefused, StoreUnavailable
 
 LIVE: Final = "/live"
 """Before the address of a page: the same page as JSON, for the script that keeps it up to date."""
@@ -41,7 +43,7 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("dashboard", __name__)
     assets = load_assets()
     renderer = Renderer(assets, service.registry.project)
-    login = Login(service, renderer)
+    login = Login(service, renderer, SessionSecret(service.store))
     pages = _Pages(Desk(service), renderer)
     routes.after_request(harden)
     routes.register_error_handler(Exception, _Errors(renderer, login))
@@ -99,7 +101,11 @@ class _Pages:
     def overview(self) -> Page:
         _refuse_any_query()
         view = overview_view(self._desk)
-        main = self._renderer.fragment("overview.html", view=view, endpoint=request.host_url.rstrip("/"))
+        takes_reports = self._desk.service.settings.role == "all"
+        endpoint = request.host_url.rstrip("/")
+        main = self._renderer.fragment(
+            "overview.html", view=view, endpoint=endpoint, takes_reports=takes_reports
+        )
         return Page("Overview", main, said=view.said)
 
     def metric(self, name: str) -> Page:
@@ -152,7 +158,7 @@ class _Errors:
             return answer
         try:
             session = self._login.session()
-        except SignedOut:
+        except (SignedOut, StoreUnavailable, StoreRefused):
             session = None
         main = self._renderer.fragment("error.html", problem=problem, status=answer.status_code)
         html = self._renderer.document(Page("Error", main), live="", session=session, path="")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dither_protocol.storage import ROLLUPS
-from dither_server.estimates_query import DEFAULT_LIMIT, MAX_LIMIT, PUBLISHED_LEVEL
+from dither_server.estimates_query import DEFAULT_LIMIT, MAX_LIMIT, MAX_RESTATED_LIMIT, PUBLISHED_LEVEL
 from dither_server.openapi.shapes import FLAG, TEXT, Schema, ref
 
 _NAME: Final[Schema] = {
@@ -47,7 +47,8 @@ _PAGE: Final = (
     _query(
         "limit",
         {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-        "Windows of one page, earliest first.",
+        "Windows of one page, earliest first. With another `level`, or `simultaneous`, a page has at most "
+        f"{MAX_RESTATED_LIMIT}, and fewer of many values: as many as are computed in a moment. `next` tells.",
         30,
     ),
     _query(
@@ -133,6 +134,15 @@ OPERATIONS: Final[dict[str, dict[str, Operation]]] = {
             id="getRegistry", summary="What is asked of devices.", schema="Registry", tagged=True
         ),
     },
+    "/v1/registry/signed": {
+        "get": Operation(
+            id="getSignedRegistry",
+            summary="The same as its owner signed it, for devices that trust a key; 404 where it is not signed.",
+            schema="SignedRegistry",
+            tagged=True,
+            problems=("not-found",),
+        ),
+    },
     "/v1/reports": {
         "post": Operation(
             id="postReports",
@@ -201,7 +211,7 @@ OPERATIONS: Final[dict[str, dict[str, Operation]]] = {
     },
     "/v1/privacy": {
         "get": Operation(
-            id="getPrivacy", summary="What a device spends at most, beside its limits and the guidance.",
+            id="getPrivacy", summary="What a device spends at most, by span of time, beside limits and guidance.",
             role="viewer", schema="Privacy", tagged=True, problems=_READING,
         ),
     },

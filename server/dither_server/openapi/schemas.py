@@ -2,16 +2,23 @@
 
 from typing import Final
 
+from dither_protocol.errors import Rejection
 from dither_protocol.mechanisms import AUTO, MAX_D, MAX_EPSILON, MECHANISMS, MIN_EPSILON
 from dither_protocol.wire import MAX_REPORTS as MAX_BATCH_REPORTS
 from dither_server.alarms import Kind, Level
 from dither_server.auth import Role
+from dither_server.openapi.memoized_schema import MEMOIZED_ESTIMATE, MEMOIZED_METRIC, MEMOIZED_PLAN
+from dither_server.openapi.privacy_schema import PRIVACY
+from dither_server.openapi.registry_schema import SIGNED_REGISTRY
 from dither_server.openapi.shapes import (
     COUNT,
     DAY,
     FLAG,
     INSTANT,
+    MECHANISM,
     NUMBER,
+    PAIR,
+    PERIOD,
     SHARE,
     TEXT,
     Schema,
@@ -25,12 +32,10 @@ from dither_server.openapi.shapes import (
 from dither_server.plans import DEFAULT_REPORTS, MAX_PLANS, MAX_REPORTS
 from dither_server.problems import KINDS
 from dither_server.published import Rule
+from dither_server.series import OTHER
 
-_MECHANISM: Final = {"type": "string", "enum": list(MECHANISMS)}
-_PERIOD: Final = {"type": "string", "enum": ["hour", "day", "week", "month", "once"]}
 _STATUS: Final = {"type": "string", "enum": ["open", "final", "suppressed"]}
 _TARGET: Final = {"type": "string", "enum": ["population", "reporters"]}
-_PAIR: Final = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
 _CURSOR: Final = said(
     nullable(TEXT), "For `cursor` of the next page, also in the header Link; null on the last one."
 )
@@ -56,8 +61,9 @@ _MEANING: Final = {
     "params": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
     "type": TEXT,
     "labels": listed(TEXT),
-    "mechanism": shaped({"name": _MECHANISM, "epsilon": NUMBER, "d": COUNT, "p": SHARE, "q": SHARE}),
-    "period": _PERIOD,
+    "mechanism": shaped({"name": MECHANISM, "epsilon": NUMBER, "d": COUNT, "p": SHARE, "q": SHARE}),
+    "memoized": MEMOIZED_METRIC,
+    "period": PERIOD,
     "dimensions": mapped(listed(TEXT)),
 }
 
@@ -88,7 +94,7 @@ _VALUE: Final = shaped(
         "value": TEXT,
         "estimate": said(NUMBER, "Unbiased share; may be below 0 or above 1."),
         "std_error": {"type": "number", "minimum": 0},
-        "interval": said(_PAIR, "Raw: not cut to [0, 1]."),
+        "interval": said(PAIR, "Raw: not cut to [0, 1]."),
         "interval_method": {"type": "string", "enum": ["clopper-pearson", "wilson", "mover"]},
         "norm_sub": said(SHARE, "Of the nearest distribution; biased."),
         "present": said(FLAG, "Whether it is told from noise."),
@@ -102,8 +108,8 @@ _SUPPORT_TOTAL: Final = shaped(
 )
 
 _PART: Final = shaped(
-    {"version": COUNT, "n": COUNT, "mechanism": _MECHANISM, "epsilon": NUMBER},
-    {"p": SHARE, "q": SHARE, "support": listed(COUNT)},
+    {"version": COUNT, "n": COUNT, "mechanism": MECHANISM, "epsilon": NUMBER},
+    {"p": SHARE, "q": SHARE, "support": listed(COUNT), "memoized": MEMOIZED_ESTIMATE},
 )
 
 _ESTIMATE: Final = shaped(
@@ -126,10 +132,11 @@ _ESTIMATE: Final = shaped(
     {
         "version": said(COUNT, "Where it is about one alone."),
         "min_reports": COUNT,
-        "mechanism": _MECHANISM,
+        "mechanism": MECHANISM,
         "epsilon": NUMBER,
         "p": SHARE,
         "q": SHARE,
+        "memoized": MEMOIZED_ESTIMATE,
         "parts": said(listed(_PART), "Where it is over several versions."),
         "support_total": nullable(ref("SupportTotal")),
         "rollup": COUNT,
@@ -147,6 +154,8 @@ _ESTIMATES: Final = shaped(
     }
 )
 
+_REASON: Final = {"type": "string", "enum": [*Rejection, OTHER]}
+
 _TERMS: Final = {
     "received": COUNT, "accepted": COUNT, "counted": COUNT, "duplicate": COUNT, "rejected": mapped(COUNT),
     "dead": COUNT, "in_flight": COUNT, "imbalance": COUNT,
@@ -159,8 +168,14 @@ _LEDGER: Final = shaped(
         "imbalance": COUNT,
         "unsettled": listed(COUNT),
         "unreadable": listed(TEXT),
+        "windows_left_out": said(COUNT, "Windows that are not listed: a ledger lists 1,000 at most."),
         "metrics": listed(
             shaped({"metric": TEXT, **_TERMS, "windows": listed(shaped({"window": TEXT, **_TERMS}))})
+        ),
+        "rejected_by_version": said(
+            nullable(listed(shaped({"metric": TEXT, "version": COUNT, "reason": _REASON, "reports": COUNT}))),
+            "Of known versions, over all windows since the store was created; no term of the equation. "
+            "Null where they cannot be read.",
         ),
     }
 )
@@ -214,7 +229,7 @@ _QUALITY: Final = shaped(
         "versions": listed(
             shaped(
                 {
-                    "version": COUNT, "mechanism": _MECHANISM, "epsilon": NUMBER, "p": SHARE, "q": SHARE,
+                    "version": COUNT, "mechanism": MECHANISM, "epsilon": NUMBER, "p": SHARE, "q": SHARE,
                     "min_reports": COUNT,
                     "fakes": said(
                         shaped({"share": SHARE, "margin": NUMBER}),
@@ -247,30 +262,6 @@ _QUALITY: Final = shaped(
     }
 )  # fmt: skip
 
-_BUDGET: Final = shaped({"spent": nullable(NUMBER), "limit": nullable(NUMBER), "over": FLAG})
-
-_PRIVACY: Final = shaped(
-    {
-        "project": TEXT,
-        "composition": said(TEXT, "By which rule epsilons are added up: `basic`, their plain sum."),
-        "per_day": said(_BUDGET, "Worst case of one device on one UTC day."),
-        "lifetime": said(_BUDGET, "From today until the last metric expires; null where one never does."),
-        "days_to_lifetime_limit": nullable(NUMBER),
-        "metrics": listed(
-            shaped(
-                {
-                    "metric": TEXT, "version": COUNT, "mechanism": _MECHANISM, "epsilon": NUMBER,
-                    "collection": TEXT, "period": _PERIOD, "combinations": COUNT, "reports_per_day": COUNT,
-                    "epsilon_per_day": NUMBER, "windows_left": nullable(COUNT),
-                    "epsilon_lifetime": nullable(NUMBER), "use_case": nullable(TEXT),
-                    "guidance": nullable(_PAIR), "breach": nullable(TEXT),
-                }
-            )
-        ),
-        "breaches": listed(shaped({"metric": TEXT, "reason": TEXT})),
-    }
-)  # fmt: skip
-
 _PLAN_REQUEST: Final[Schema] = shaped(
     {},
     {
@@ -292,7 +283,7 @@ _PLAN_REQUEST: Final[Schema] = shaped(
 
 _PLAN: Final = shaped(
     {
-        "metric": nullable(TEXT), "mechanism": _MECHANISM, "epsilon": NUMBER, "values": COUNT,
+        "metric": nullable(TEXT), "mechanism": MECHANISM, "epsilon": NUMBER, "values": COUNT,
         "report_bits": COUNT, "counters": COUNT, "target": _TARGET, "level": NUMBER,
         "plans": listed(
             shaped(
@@ -312,6 +303,7 @@ _PLAN: Final = shaped(
         ),
     },
     {
+        "memoized": MEMOIZED_PLAN,
         "margin": NUMBER,
         "reports_for_margin": listed(shaped({"share": SHARE, "reports": COUNT, "central_reports": COUNT})),
     },
@@ -362,6 +354,7 @@ _KEYS: Final = shaped(
 SCHEMAS: Final[dict[str, Schema]] = {
     "Problem": _PROBLEM,
     "Registry": shaped({"schema": COUNT, "project": TEXT, "metrics": mapped({"type": "object"})}),
+    "SignedRegistry": SIGNED_REGISTRY,
     "Metric": _METRIC,
     "Metrics": shaped({"project": TEXT, "metrics": listed(ref("Metric"))}),
     "Window": _WINDOW,
@@ -370,7 +363,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Estimate": _ESTIMATE,
     "Estimates": _ESTIMATES,
     "Quality": _QUALITY,
-    "Privacy": _PRIVACY,
+    "Privacy": PRIVACY,
     "Ledger": _LEDGER,
     "Status": _STATUS_ANSWER,
     "PlanRequest": _PLAN_REQUEST,

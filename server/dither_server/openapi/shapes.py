@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dither_protocol.mechanisms import MECHANISMS
+from dither_protocol.windows import PERIODS
+
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -12,6 +15,9 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 DAY: Schema = {"type": "string", "format": "date"}
 INSTANT: Schema = {"type": "string", "format": "date-time"}
+PAIR: Schema = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
+MECHANISM: Schema = {"type": "string", "enum": list(MECHANISMS)}
+PERIOD: Schema = {"type": "string", "enum": list(PERIODS)}
 
 
 def ref(name: str) -> Schema:

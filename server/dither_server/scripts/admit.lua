@@ -12,6 +12,8 @@
 --  4    dither:{tag}:outcomes               set      every metric:window that has an outcome hash
 --  5, 7..  dither:{tag}:outcome:<m>:<w>     hash     what became of the reports of a metric and window, by word
 --  6, 8..  dither:{tag}:ever:<m>            hash     the same of that metric over all windows; nothing is forgotten
+--  the last one, where there are refused reports of known versions:
+--       dither:{tag}:refused             hash     how many were ever refused, by metric:version:reason
 --
 -- ARGV
 --  1    id of the batch, 16 raw bytes
@@ -19,6 +21,7 @@
 --  3    backlog from which a partition takes no more, bytes
 --  4    when the set of ids may be forgotten, Unix time in seconds
 --  5..  for each outcome key: number of reports, number of pairs, then the pairs (word, number of reports)
+--  then for the last key: pairs (metric:version:reason, number of reports)
 --
 -- Returns 1 for a new batch, 0 for one that was admitted before, -1 where the partition is full.
 
@@ -37,7 +40,7 @@ if not duplicate then
 end
 
 local at = 5
-for key = 5, #KEYS, 2 do
+for key = 5, #KEYS - 1, 2 do
     local ever = KEYS[key + 1]
     local pairs_end = at + 1 + 2 * tonumber(ARGV[at + 1])
     local received = redis.pcall('HINCRBY', KEYS[key], 'received', ARGV[at])
@@ -55,5 +58,10 @@ for key = 5, #KEYS, 2 do
         end
     end
     at = pairs_end + 1
+end
+if not duplicate then
+    for pair = at, #ARGV, 2 do
+        redis.pcall('HINCRBY', KEYS[#KEYS], ARGV[pair], ARGV[pair + 1])
+    end
 end
 return duplicate and 0 or 1
