@@ -8,7 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dither_protocol.accounting.bounds import Bound
+    from dither_protocol.accounting.budget import PrivacyBudgetManager
+    from dither_protocol.accounting.loss import PrivacyLoss
+    from dither_protocol.accounting.renyi import RenyiFilter
+    from dither_protocol.accounting.shuffling import shuffled_epsilon
     from dither_protocol.errors import (
+        AccountingError,
         BatchError,
         BatchProblem,
         DimensionError,
@@ -35,10 +41,15 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "dither_protocol.accounting.bounds": ("Bound",),
+    "dither_protocol.accounting.budget": ("PrivacyBudgetManager",),
+    "dither_protocol.accounting.loss": ("PrivacyLoss",),
+    "dither_protocol.accounting.renyi": ("RenyiFilter",),
+    "dither_protocol.accounting.shuffling": ("shuffled_epsilon",),
     "dither_protocol.errors": (
-        "BatchError", "BatchProblem", "DimensionError", "DitherError", "MechanismError", "MetricUsageError",
-        "RegistryError", "Rejection", "ReportError", "StorageError", "UnknownMetricError", "ValueDomainError",
-        "ValueTypeError", "WindowError", "WireError",
+        "AccountingError", "BatchError", "BatchProblem", "DimensionError", "DitherError", "MechanismError",
+        "MetricUsageError", "RegistryError", "Rejection", "ReportError", "StorageError", "UnknownMetricError",
+        "ValueDomainError", "ValueTypeError", "WindowError", "WireError",
     ),
     "dither_protocol.mechanisms": ("MECHANISMS", "Mechanism", "mechanism"),
     "dither_protocol.registry": (
@@ -49,17 +60,22 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MECHANISMS",
+    "AccountingError",
     "BatchError",
     "BatchProblem",
+    "Bound",
     "DimensionError",
     "DitherError",
     "Mechanism",
     "MechanismError",
     "Metric",
     "MetricUsageError",
+    "PrivacyBudgetManager",
+    "PrivacyLoss",
     "Registry",
     "RegistryError",
     "Rejection",
+    "RenyiFilter",
     "ReportError",
     "StorageError",
     "UnknownMetricError",
@@ -71,6 +87,7 @@ __all__ = [
     "mechanism",
     "parse_registry",
     "registry_from_document",
+    "shuffled_epsilon",
 ]
 
 

@@ -4,6 +4,7 @@
 
     DitherError
     ├── MechanismError(ValueError)      a mechanism that cannot exist: bad name, epsilon or domain size
+    ├── AccountingError(ValueError)     an epsilon, a delta or a count that no bound on privacy takes
     ├── RegistryError(ValueError)       a registry that cannot be trusted; .path names the key
     ├── WindowError(ValueError)         a window label that is not one of its period
     ├── MetricUsageError                the app asks for something that its registry does not have
@@ -52,6 +53,10 @@ class DitherError(Exception):
 
 class MechanismError(DitherError, ValueError):
     """A mechanism with these parameters does not exist."""
+
+
+class AccountingError(DitherError, ValueError):
+    """An epsilon, a delta or a count that no bound on privacy takes."""
 
 
 class RegistryError(DitherError, ValueError):

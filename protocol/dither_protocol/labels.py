@@ -13,7 +13,7 @@ NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 PROJECT_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 
 # Characters that reorder the text around them: a label with one of these can be made to look like another.
-_BIDI_CONTROLS: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+BIDI_CONTROLS: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def normalize(text: str) -> str:
@@ -33,6 +33,6 @@ def label_problem(text: str) -> str | None:
             return "a label has no control characters"
         if category == "Cs":
             return "a label has no lone surrogates"
-        if character in _BIDI_CONTROLS:
+        if character in BIDI_CONTROLS:
             return "a label has no bidirectional controls"
     return None

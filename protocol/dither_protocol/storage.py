@@ -30,6 +30,8 @@ PRUNED_KEY: Final = "dither:pruned"
 """Hash: by the store's clock, when the workers pruned last, and since when they hold back (Unix milliseconds)."""
 PUBLISHER_KEY: Final = "dither:publisher"
 """Name of the worker that publishes estimates now; expires, like the lease of a partition."""
+SESSIONS_KEY: Final = "dither:sessions"
+"""Random secret, 64 hex digits, that signs the sessions of the dashboard; without it all of them are over."""
 ENTRY_FIELD: Final = b"b"
 UNKNOWN: Final = "_unknown"
 """Stands for metric and window of reports whose own are not acceptable: hostile labels make no keys."""
@@ -122,6 +124,16 @@ class PartitionKeys:
         """Set of the ``metric:window`` that have an outcome hash here."""
         return f"dither:{{{self.tag}}}:outcomes"
 
+    @property
+    def audit(self) -> str:
+        """Hash of how far the server's looks at the accounts came; kept by them alone."""
+        return f"dither:{{{self.tag}}}:audit"
+
+    @property
+    def suspects(self) -> str:
+        """Set of the ``metric:window`` whose accounts such a look found out of balance."""
+        return f"dither:{{{self.tag}}}:suspects"
+
     def outcome(self, metric: str, window: str) -> str:
         """Hash of what became of the reports of a metric and window."""
         return f"dither:{{{self.tag}}}:outcome:{metric}:{window}"
@@ -129,6 +141,11 @@ class PartitionKeys:
     def ever(self, metric: str) -> str:
         """Hash of what ever became of the reports of a metric, whatever was forgotten since: it only grows."""
         return f"dither:{{{self.tag}}}:ever:{metric}"
+
+    @property
+    def refused(self) -> str:
+        """Hash of how many reports were ever refused, by ``metric:version:reason``, of known versions alone."""
+        return f"dither:{{{self.tag}}}:refused"
 
 
 def quota_key(key_id: str, period: str) -> str:

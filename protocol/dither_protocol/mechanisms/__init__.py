@@ -4,6 +4,7 @@ One file per family; `mechanism` finds them by name. README.md lists the places 
 """
 
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from dither_protocol.errors import MechanismError
 from dither_protocol.mechanisms.auto import best
@@ -14,6 +15,17 @@ from dither_protocol.mechanisms.local_hashing import BinaryLocalHashing, LocalHa
 from dither_protocol.mechanisms.projective import ProjectiveGeometryResponse
 from dither_protocol.mechanisms.subset import SubsetSelection
 from dither_protocol.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding, UnaryEncoding
+
+if TYPE_CHECKING:
+    from dither_protocol.mechanisms.chains import (
+        Memoized,
+        MemoizedBinaryResponse,
+        MemoizedOptimizedUnaryEncoding,
+        MemoizedResponse,
+        MemoizedSymmetricUnaryEncoding,
+        MemoizedUnaryEncoding,
+        memoized,
+    )
 
 __all__ = [
     "AUTO",
@@ -28,6 +40,12 @@ __all__ = [
     "HadamardResponse",
     "LocalHashing",
     "Mechanism",
+    "Memoized",
+    "MemoizedBinaryResponse",
+    "MemoizedOptimizedUnaryEncoding",
+    "MemoizedResponse",
+    "MemoizedSymmetricUnaryEncoding",
+    "MemoizedUnaryEncoding",
     "OptimizedLocalHashing",
     "OptimizedUnaryEncoding",
     "ProjectiveGeometryResponse",
@@ -37,9 +55,32 @@ __all__ = [
     "UnaryEncoding",
     "candidates",
     "mechanism",
+    "memoized",
 ]
 
 AUTO = "auto"
+
+_OF_CHAINS = frozenset(
+    {
+        "Memoized",
+        "MemoizedBinaryResponse",
+        "MemoizedOptimizedUnaryEncoding",
+        "MemoizedResponse",
+        "MemoizedSymmetricUnaryEncoding",
+        "MemoizedUnaryEncoding",
+        "memoized",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Chains are loaded when they are first used (PEP 562): most apps have no memoised metric."""
+    if name not in _OF_CHAINS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dither_protocol.mechanisms import chains  # noqa: PLC0415
+
+    return getattr(chains, name)
+
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     cls.name: cls

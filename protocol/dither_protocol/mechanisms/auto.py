@@ -1,7 +1,7 @@
 """``auto``: which mechanism serves (epsilon, d) best, by the rule of design section 6."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from dither_protocol.mechanisms.base import Mechanism
 
@@ -11,7 +11,10 @@ TOLERANCE: Final = 1.05
 """Mechanisms whose variance is within 5 % of the best are as good as it: what is cheaper on the wire wins."""
 
 
-def best(candidates: Iterable[Mechanism]) -> Mechanism:
+_Oracle = TypeVar("_Oracle", bound=Mechanism)
+
+
+def best(candidates: Iterable[_Oracle]) -> _Oracle:
     """The mechanism that ``auto`` stands for.
 
     The variance of every candidate at f = 1/d; none above 8,192 report bits or 2^20 counters; those within 5 % of

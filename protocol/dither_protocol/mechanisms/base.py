@@ -72,6 +72,14 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
+    def loss_probability_exact(self) -> Fraction:
+        """The r of a report: between two answers the privacy loss is epsilon with r e^epsilon, -epsilon with r, else 0.
+
+        Of one fresh report; exact as sampled. Reports that share a memoised draw do not compose by it.
+        """
+
+    @property
+    @abstractmethod
     def report_bits(self) -> int:
         """Information in one report, bits."""
 
@@ -115,6 +123,11 @@ class Mechanism(ABC):
     def gap(self) -> float:
         """The difference p - q, taken exactly: at small epsilon that of the doubles would lose digits."""
         return float(self.p_exact - self.q_exact)
+
+    @cached_property
+    def loss_probability(self) -> float:
+        """The r of the privacy loss, see `loss_probability_exact`."""
+        return float(self.loss_probability_exact)
 
     def fake_margin(self, share: float) -> float:
         """How far this share of made-up reports can move the estimate of any value: share max(1-q, p)/(p-q).

@@ -31,6 +31,11 @@ class GeneralizedRandomizedResponse(IndexReports, TwoWeights):
     def q_exact(self) -> Fraction:
         return Fraction(self.lie_weight, self.total_weight)
 
+    @property
+    def loss_probability_exact(self) -> Fraction:
+        # -epsilon is the other one of the two answers, named as a lie.
+        return self.q_exact
+
 
 @dataclass(frozen=True)
 class RandomizedResponse(GeneralizedRandomizedResponse):

@@ -35,5 +35,10 @@ class HadamardResponse(IndexReports, TwoWeights):
         return Fraction(1, 2)
 
     @property
+    def loss_probability_exact(self) -> Fraction:
+        # Of the indexes that do not support one answer, half support the other.
+        return (1 - self.p_exact) / 2
+
+    @property
     def counters(self) -> int:
         return self.order

@@ -44,6 +44,11 @@ class LocalHashing(TwoWeights):
         return Fraction(1, self.g)
 
     @property
+    def loss_probability_exact(self) -> Fraction:
+        # -epsilon is the bucket of the other answer, where the seed keeps the two apart; else the loss is 0.
+        return (1 - self.q_exact) * Fraction(self.lie_weight, self.total_weight)
+
+    @property
     def report_bits(self) -> int:
         return 32 + (self.g - 1).bit_length()
 

@@ -117,5 +117,11 @@ class ProjectiveGeometryResponse(IndexReports, TwoWeights):
         return self._shares(self.r, self.t)[1]
 
     @cached_property
+    def loss_probability_exact(self) -> Fraction:
+        # -epsilon is a point orthogonal to the other answer's point and not to the true one's: there are a - b.
+        apart = self.orthogonal - points(self.r, self.t - 2)
+        return Fraction(apart * self.lie_weight, self.total_weight)
+
+    @cached_property
     def counters(self) -> int:
         return points(self.r, self.t)

@@ -53,6 +53,11 @@ class SubsetSelection(TwoWeights):
         return self._in_subset(self.w)[1]
 
     @property
+    def loss_probability_exact(self) -> Fraction:
+        # -epsilon is the other answer in a subset without the true one: w of the other d-1 values share it.
+        return (1 - self.p_exact) * Fraction(self.w, self.d - 1)
+
+    @property
     def report_bits(self) -> int:
         return self.d
 

@@ -41,6 +41,11 @@ class UnaryEncoding(Mechanism):
         return Fraction(self.noise_threshold, SCALE)
 
     @property
+    def loss_probability_exact(self) -> Fraction:
+        # Two answers differ in two bits, and -epsilon has both of them wrong.
+        return self.q_exact * (1 - self.p_exact)
+
+    @property
     def report_bits(self) -> int:
         return self.d
 

@@ -13,7 +13,7 @@ mechanism (epsilon <= 20, d <= 65,536) fits into 63 bits, so that simulations ca
 
 SCALE: Final = 1 << SCALE_BITS
 
-_CONTEXT: Final = Context(prec=50)
+CONTEXT: Final = Context(prec=50)
 
 
 def exact_epsilon(epsilon: float) -> Decimal:
@@ -26,7 +26,7 @@ def exp_floor(epsilon: float) -> int:
 
     Rounding down gives ln(weight / 2^32) <= epsilon.
     """
-    with localcontext(_CONTEXT):
+    with localcontext(CONTEXT):
         scaled = exact_epsilon(epsilon).exp() * SCALE
         return int(scaled.to_integral_value(rounding=ROUND_FLOOR))
 
@@ -36,20 +36,20 @@ def flip_threshold(epsilon: float, halves: int = 1) -> int:
 
     Rounding up gives ln((2^32 - T)/T) <= epsilon / halves.
     """
-    with localcontext(_CONTEXT):
+    with localcontext(CONTEXT):
         share = SCALE / ((exact_epsilon(epsilon) / halves).exp() + 1)
         return int(share.to_integral_value(rounding=ROUND_CEILING))
 
 
 def log_ratio(numerator: int, denominator: int) -> Decimal:
     """ln(numerator / denominator) to 50 digits."""
-    with localcontext(_CONTEXT):
+    with localcontext(CONTEXT):
         return (Decimal(numerator) / Decimal(denominator)).ln()
 
 
 def exp_plus_one(epsilon: float) -> Decimal:
     """e^epsilon + 1 to 50 digits, for the choice of integer parameters."""
-    with localcontext(_CONTEXT):
+    with localcontext(CONTEXT):
         return exact_epsilon(epsilon).exp() + 1
 
 

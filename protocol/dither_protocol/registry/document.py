@@ -1,6 +1,6 @@
 """From a TOML file or its JSON form to a Registry. Unknown keys are errors; every error names its key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ SCHEMA: Final = 1
 MAX_METRICS: Final = 10_000
 
 _TOP_KEYS: Final = frozenset({"schema", "project", "privacy", "metrics"})
-_PRIVACY_KEYS: Final = frozenset({"max_epsilon_per_day", "max_epsilon_lifetime"})
 
 
 def load_registry(path: str | Path) -> Registry:
@@ -66,15 +65,48 @@ def registry_from_document(document: object) -> Registry:
     if not 1 <= len(metrics_table) <= MAX_METRICS:
         raise RegistryError("metrics", f"must hold 1 to {MAX_METRICS} metrics")
     metrics = {name: _metric(name, fields_of) for name, fields_of in metrics_table.items()}
+    _check_groups(metrics)
     privacy = _privacy(fields.table("privacy", table.get("privacy", {})))
     return Registry(project, privacy, metrics, _plain(table))
 
 
+def _check_groups(metrics: Mapping[str, Metric]) -> None:
+    """The members of a group share the windows for which one of them is drawn."""
+    first: dict[str, Metric] = {}
+    for name, metric in metrics.items():
+        if metric.one_of is None:
+            continue
+        other = first.setdefault(metric.one_of, metric)
+        if other.period != metric.period:
+            problem = (
+                f"a device answers one metric of '{metric.one_of}' per window, but '{name}' asks by {metric.period} "
+                f"and '{other.name}' by {other.period}: the members of a group must have one period"
+            )
+            raise RegistryError(f"metrics.{name}.one_of", problem)
+
+
 def _privacy(table: Mapping[str, Any]) -> Privacy:
-    fields.refuse_unknown("privacy", table, _PRIVACY_KEYS)
-    return Privacy(
-        **{key: fields.positive(f"privacy.{key}", value) for key, value in table.items()},
-    )
+    fields.refuse_unknown("privacy", table, frozenset(_PRIVACY_KEYS))
+    return Privacy(**{key: _PRIVACY_KEYS[key](f"privacy.{key}", value) for key, value in table.items()})
+
+
+def _delta(path: str, value: object) -> float:
+    delta = fields.positive(path, value)
+    if delta >= 1:
+        raise RegistryError(path, "must be below 1")
+    return delta
+
+
+def _devices(path: str, value: object) -> int:
+    return fields.whole(path, value, low=1)
+
+
+_PRIVACY_KEYS: Final[Mapping[str, Callable[[str, object], Any]]] = {
+    "max_epsilon_per_day": fields.positive,
+    "max_epsilon_lifetime": fields.positive,
+    "delta": _delta,
+    "expected_devices": _devices,
+}
 
 
 def _metric(name: str, value: object) -> Metric:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dither_protocol.errors import MechanismError, RegistryError
 from dither_protocol.labels import NAME, label_problem, normalize
 from dither_protocol.mechanisms import AUTO, MAX_D, Mechanism, mechanism
-from dither_protocol.registry.metric import BOOLEAN_LABELS, Metric
+from dither_protocol.registry.metric import BOOLEAN_LABELS, FRESH, MEMOIZED, Metric
 from dither_protocol.windows import ONCE, PERIODS
 
 MAX_LATE_DAYS: Final = 30
@@ -32,7 +32,8 @@ USE_CASES: Final[dict[str, tuple[float, float]]] = {
 _METRIC_KEYS: Final = frozenset(
     {
         "version", "type", "description", "owner", "expires", "categories", "epsilon", "mechanism", "period",
-        "collection", "dimensions", "min_reports", "late_days", "retention_days", "use_case",
+        "collection", "epsilon_permanent", "max_distinct_values",
+        "dimensions", "min_reports", "late_days", "retention_days", "use_case", "one_of",
     }
 )  # fmt: skip
 _ISO_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -144,20 +145,58 @@ def _domain(path: str, kind: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     return labels(f"{path}.categories", required(path, given, "categories"), 2, MAX_D)
 
 
-def _mechanism(path: str, given: Mapping[str, Any], d: int) -> Mechanism:
+_MEMOIZED_KEYS: Final = ("epsilon_permanent", "max_distinct_values")
+
+
+def _mechanism(path: str, given: Mapping[str, Any], d: int, collection: str) -> Mechanism:
     epsilon = positive(f"{path}.epsilon", required(path, given, "epsilon"))
     name = text(f"{path}.mechanism", given.get("mechanism", AUTO))
     try:
-        return mechanism(name, epsilon, d)
+        if collection == FRESH:
+            return mechanism(name, epsilon, d)
+        from dither_protocol.mechanisms import memoized  # noqa: PLC0415  few registries have some
+
+        permanent = required(path, given, "epsilon_permanent")
+        return memoized(name, epsilon, d, positive(f"{path}.epsilon_permanent", permanent))
     except MechanismError as error:
-        key = "epsilon" if str(error).startswith("epsilon") else "mechanism"
+        first = str(error).split(" ", 1)[0]
+        key = first if first in ("epsilon", "epsilon_permanent") else "mechanism"
         raise RegistryError(f"{path}.{key}", str(error)) from None
+
+
+def _collection(path: str, given: Mapping[str, Any]) -> str:
+    found = choice(f"{path}.collection", given.get("collection", FRESH), (FRESH, MEMOIZED))
+    for key in _MEMOIZED_KEYS if found == FRESH else ():
+        if key in given:
+            raise RegistryError(f"{path}.{key}", "belongs to collection = 'memoized'")
+    return found
+
+
+def _max_distinct_values(path: str, given: Mapping[str, Any], d: int, collection: str) -> int | None:
+    if collection == FRESH:
+        return None
+    found = required(path, given, "max_distinct_values")
+    return whole(f"{path}.max_distinct_values", found, low=1, high=d)
 
 
 def _retention(path: str, given: Mapping[str, Any]) -> int | None:
     if "retention_days" not in given:
         return None
     return whole(f"{path}.retention_days", given["retention_days"], low=1, high=MAX_RETENTION_DAYS)
+
+
+def _one_of(path: str, given: Mapping[str, Any], collection: str) -> str | None:
+    if "one_of" not in given:
+        return None
+    group = given["one_of"]
+    if not isinstance(group, str) or not NAME.fullmatch(group):
+        raise RegistryError(
+            f"{path}.one_of", "must be the name of a group, which matches [a-z][a-z0-9_]{0,63}"
+        )
+    if collection != FRESH:
+        # A permanent answer is charged for life at its first report, so that drawing it less often saves nothing.
+        raise RegistryError(f"{path}.one_of", "belongs to collection = 'fresh'")
+    return group
 
 
 def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
@@ -173,6 +212,7 @@ def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
     if period == ONCE and "expires" not in given:
         raise RegistryError(f"{path}.expires", "is required where period is 'once'")
     domain = _domain(path, kind, given)
+    collection = _collection(path, given)
     use_case = given.get("use_case")
     return Metric(
         name=name,
@@ -181,13 +221,15 @@ def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
         description=text(f"{path}.description", required(path, given, "description")),
         owner=text(f"{path}.owner", given.get("owner", "")),
         labels=domain,
-        mechanism=_mechanism(path, given, len(domain)),
+        mechanism=_mechanism(path, given, len(domain), collection),
         period=period,
-        collection=choice(f"{path}.collection", given.get("collection", "fresh"), ("fresh",)),
+        collection=collection,
         dimensions=dimensions(f"{path}.dimensions", given.get("dimensions", {})),
         expires=day(f"{path}.expires", given["expires"]) if "expires" in given else None,
         min_reports=whole(f"{path}.min_reports", given.get("min_reports", 100), low=1),
         late_days=whole(f"{path}.late_days", given.get("late_days", 3), high=MAX_LATE_DAYS),
         retention_days=_retention(path, given),
         use_case=None if use_case is None else choice(f"{path}.use_case", use_case, tuple(USE_CASES)),
+        max_distinct_values=_max_distinct_values(path, given, len(domain), collection),
+        one_of=_one_of(path, given, collection),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
+from typing import Final
 
 from dither_protocol.errors import DimensionError, ValueDomainError, ValueTypeError
 from dither_protocol.labels import MAX_LABEL_LENGTH, normalize
@@ -13,6 +14,12 @@ from dither_protocol.mechanisms import Mechanism
 from dither_protocol.windows import Window, closes_at, parse_window, window_at
 
 BOOLEAN_LABELS = ("false", "true")
+
+FRESH: Final = "fresh"
+"""Collection by independent answers."""
+
+MEMOIZED: Final = "memoized"
+"""Collection by a permanent answer for each value, and a fresh round over it for each report."""
 
 Dimensions = tuple[tuple[str, str], ...]
 """Dimension names with their values, sorted by name: the hashable form used inside."""
@@ -36,13 +43,16 @@ class Metric:
         labels: the domain in index order, NFC. A boolean has ("false", "true").
         mechanism: the oracle that randomises answers, with epsilon and d.
         period: hour, day, week, month or once.
-        collection: fresh.
+        collection: fresh or memoized; the mechanism of a memoised metric is the chain of both rounds.
         dimensions: closed list of values for each public attribute; every report carries all of them.
         expires: last day on which a window may begin; None for never.
         min_reports: below it a cell is suppressed.
         late_days: how long after its end a window still takes reports.
         retention_days: how long after that everything about the window is kept; None for ever.
         use_case: a word for the epsilon guidance, or None.
+        max_distinct_values: of a memoised metric, how many values get a permanent answer of their own; else None.
+        one_of: name of the group of metrics of which a device answers one per window; None where it has none. No part
+            of ``params_hash``: it decides how many devices report, not what a report means.
     """
 
     name: str
@@ -60,6 +70,8 @@ class Metric:
     late_days: int
     retention_days: int | None
     use_case: str | None
+    max_distinct_values: int | None = None
+    one_of: str | None = None
 
     def __hash__(self) -> int:
         """By what gives a report its meaning: the generated one would fail at the mapping of dimensions.
@@ -73,6 +85,14 @@ class Metric:
     def epsilon(self) -> float:
         """Declared privacy loss of one report."""
         return self.mechanism.epsilon
+
+    @property
+    def epsilon_permanent(self) -> float | None:
+        """Declared privacy loss of one permanent answer of a memoised metric; None of a fresh one."""
+        found: float | None = getattr(
+            self.mechanism, "epsilon_permanent", None
+        )  # of chains, loaded where needed
+        return found
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -97,6 +117,11 @@ class Metric:
             "collection": self.collection,
             "dimensions": {name: sorted(values) for name, values in self.dimensions.items()},
         }
+        if self.collection == MEMOIZED:
+            meaning |= {
+                "epsilon_permanent": self.epsilon_permanent,
+                "max_distinct_values": self.max_distinct_values,
+            }
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
