@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dither_protocol.registry import Registry, load_registry
+from dither_protocol.registry import Registry
+from dither_protocol.registry.envelope import open_registry
 
 
 def write_private(path: Path, text: str) -> None:
@@ -13,6 +14,16 @@ def write_private(path: Path, text: str) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace ``path`` by a file that others may read; whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    with naming(path), open(fresh, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -29,14 +40,15 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def read_registry(path: Path) -> Registry:
-    """Read a registry.
+    """Read a registry, TOML or the signed form; no signature is looked at.
 
     Raises:
         OSError: the file cannot be read; it is named.
         RegistryError: it breaks a rule.
     """
     with naming(path):
-        return load_registry(path)
+        data = path.read_bytes()
+    return open_registry(data)[0]
 
 
 def write_problem(path: Path) -> str | None:

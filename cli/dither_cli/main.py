@@ -32,7 +32,15 @@ COMMANDS: Final = {
     "plan": Lazy(
         "dither_cli.plan_command", "plan_command", "Say how exact estimates will be, before any report."
     ),
-    "registry": Lazy("dither_cli.registry_commands", "registry", "Check a registry of metrics."),
+    "privacy": Lazy(
+        "dither_cli.privacy_command", "privacy", "Say what one device can spend, per day, week, year, life."
+    ),
+    "audit": Lazy(
+        "dither_cli.audit_command", "audit", "Check from outside that the SDK keeps the epsilon it declares."
+    ),
+    "registry": Lazy(
+        "dither_cli.registry_commands", "registry", "Check, compare and sign registries of metrics."
+    ),
     "keys": Lazy("dither_cli.keys_commands", "keys", "Make, list and revoke the keys of apps and people."),
     "store": Lazy("dither_cli.store_commands", "store", "Look at the store, and let it forget."),
 }

@@ -15,7 +15,8 @@ from dither_cli.tables import level_text, percent
 from dither_estimator import EstimationError
 from dither_estimator.plan import DETECTION_POWER, plan_document, std_error
 from dither_protocol import Mechanism, MechanismError, RegistryError, mechanism
-from dither_protocol.mechanisms import AUTO, candidates
+from dither_protocol.mechanisms import AUTO, candidates, memoized
+from dither_protocol.registry.guarantees import Guarantee, guarantees, in_words
 
 DEFAULT_REPORTS: Final = (1_000, 10_000, 100_000, 1_000_000)
 _CHART_POINTS: Final = tuple(round(10 ** (2 + step / 8)) for step in range(49))  # 100 to 100 million
@@ -27,10 +28,14 @@ class Question:
 
     name: str
     mechanism: Mechanism
+    guarantees: tuple[Guarantee, ...] = ()
 
 
 @click.command("plan")
 @click.option("--epsilon", type=float, help="Privacy loss of one report.")
+@click.option(
+    "--epsilon-permanent", type=float, help="Of a memoised metric: privacy loss of a permanent answer."
+)
 @click.option("--values", type=int, help="Number of values in the domain.")
 @click.option("--mechanism", "mechanism_name", default=AUTO, show_default=True, help="A mechanism by name.")
 @click.option(
@@ -48,6 +53,7 @@ class Question:
 def plan_command(
     *,
     epsilon: float | None,
+    epsilon_permanent: float | None,
     values: int | None,
     mechanism_name: str,
     registry: Path | None,
@@ -66,7 +72,7 @@ def plan_command(
     try:
         if plot:
             check_file(plot)
-        questions = _questions(epsilon, values, mechanism_name, registry)
+        questions = _questions((epsilon, epsilon_permanent), values, mechanism_name, registry)
         answers = [_answer(question, reports or DEFAULT_REPORTS, margin, level) for question in questions]
         if plot:
             _plot(plot, questions)
@@ -81,21 +87,32 @@ def plan_command(
 
 
 def _questions(
-    epsilon: float | None, values: int | None, mechanism_name: str, registry: Path | None
+    epsilons: tuple[float | None, float | None],
+    values: int | None,
+    mechanism_name: str,
+    registry: Path | None,
 ) -> list[Question]:
+    epsilon, permanent = epsilons
     if registry is not None:
-        if epsilon is not None or values is not None:
+        if any(each is not None for each in (epsilon, permanent, values)):
             raise click.UsageError("--registry has its own epsilon and values")
-        return [Question(metric.name, metric.mechanism) for metric in read_registry(registry)]
+        return [
+            Question(metric.name, metric.mechanism, guarantees(metric)) for metric in read_registry(registry)
+        ]
     if epsilon is None or values is None:
         raise click.UsageError("give --epsilon and --values, or --registry")
+    if permanent is not None:
+        return [Question("", memoized(mechanism_name, epsilon, values, permanent))]
     return [Question("", mechanism(mechanism_name, epsilon, values))]
 
 
 def _answer(
     question: Question, reports: tuple[int, ...], margin: float | None, level: float
 ) -> dict[str, Any]:
-    return {"metric": question.name} | plan_document(question.mechanism, reports, margin, level)
+    answer = {"metric": question.name} | plan_document(question.mechanism, reports, margin, level)
+    if question.guarantees:
+        answer["guarantees"] = [each._asdict() for each in question.guarantees]
+    return answer
 
 
 def _show(answer: dict[str, Any], console: Console) -> None:
@@ -134,12 +151,26 @@ def _show(answer: dict[str, Any], console: Console) -> None:
         f"{level_text(answer['level'])}",
         highlight=False,
     )
+    for line in _memoized_lines(answer):
+        console.print(line, highlight=False)
     for row in answer.get("reports_for_margin", []):
         console.print(
             f"an interval of ± {percent(answer['margin'])} at a share of {percent(row['share'])} takes "
             f"{row['reports']:,} reports (central DP: {row['central_reports']:,})",
             highlight=False,
         )
+
+
+def _memoized_lines(answer: dict[str, Any]) -> list[str]:
+    """The floors and the guarantees of a memoised metric; nothing of a fresh one."""
+    floors = answer.get("memoized", {}).get("floors", [])
+    lines = [
+        f"memoised: however often {floor['devices']:,} devices report, at a share of {percent(floor['share'])} the "
+        f"standard error among them stays above {percent(floor['std_error'])}"
+        for floor in floors
+        if floor["share"] == 0
+    ]
+    return lines + [f"guaranteed, {in_words(Guarantee(**each))}" for each in answer.get("guarantees", [])]
 
 
 def _detectable(share: float | None) -> str:

@@ -1,8 +1,8 @@
-"""`dither registry check`: read a registry as the server would, and add up what it asks of a device."""
+"""`dither registry`: check a registry, compare two, and sign what is published."""
 
 import json
-from datetime import UTC, date, datetime, timedelta
-from math import prod
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,107 +14,121 @@ from rich.table import Table
 
 from dither_cli.exit_codes import ExitCode
 from dither_cli.files import read_registry
+from dither_cli.registry_lint import findings
+from dither_cli.signing_commands import keygen, sign, verify
+from dither_cli.statement_command import statement_command
 from dither_protocol.errors import RegistryError
-from dither_protocol.registry import Metric, Registry
-from dither_protocol.registry.fields import USE_CASES
+from dither_protocol.registry.diff import diff_registries, verdict_of
+from dither_protocol.registry.difference import Difference, Verdict
 
-EXPIRES_SOON: Final = timedelta(days=30)
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_COLORS: Final = {Verdict.BREAKING: "red", Verdict.NOTICE: "yellow", Verdict.COMPATIBLE: "green"}
 
 
-@click.group(short_help="Check a registry of metrics.")
+@click.group(short_help="Check, compare and sign registries of metrics.")
 def registry() -> None:
-    """Check a registry of metrics."""
+    """Check, compare and sign registries of metrics. A FILE is TOML, or the signed form."""
+
+
+for _command in (keygen, sign, verify, statement_command):
+    registry.add_command(_command)
 
 
 @registry.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=_FILE)
+@click.option(
+    "--devices", type=click.IntRange(1), help="Expected devices.  [default: expected_devices in FILE]"
+)
+@click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def check(file: Path, *, as_json: bool) -> None:
+def check(file: Path, *, devices: int | None, strict: bool, as_json: bool) -> None:
     """Check FILE and show its metrics. Exits 0 if it is fine, 1 if it is refused."""
     try:
         checked = read_registry(file)
     except RegistryError as error:
         refused = {"path": error.path, "problem": error.problem}
-        result: dict[str, Any] = {"project": None, "metrics": [], "warnings": [], "refused": refused}
+        result: dict[str, Any] = {
+            "project": None, "metrics": [], "warnings": [], "notices": [], "refused": refused
+        }  # fmt: skip
     else:
-        result = findings(checked, datetime.now(UTC).date())
+        result = findings(checked, datetime.now(UTC).date(), devices)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
-        show(result, Console(highlight=False))
-    if result["refused"]:
+        show(result, Console(highlight=False), strict=strict)
+    if result["refused"] or (strict and result["warnings"]):
         raise SystemExit(ExitCode.FAILED)
 
 
-def findings(checked: Registry, today: date) -> dict[str, Any]:
-    """Everything that `check` says, in JSON's types.
+@registry.command()
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+@click.option("--strict", is_flag=True, help="Take a notice for breaking.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(old: Path, new: Path, *, strict: bool, as_json: bool) -> None:
+    """Say what changes from OLD to NEW, and whether devices, reports and promises survive it.
 
-    The worst case is an upper bound: a device that answers every metric, in every window that begins on one UTC
-    day, for every combination of its dimensions.
+    Exits 0 if it is compatible, notices included; 1 if something is breaking, or a file is refused.
     """
-    worst, limit = checked.worst_case_per_day(), checked.privacy.max_epsilon_per_day
-    over = limit is not None and worst > limit * (1 + 1e-12)  # the sum of decimals may be off by a rounding
-    problem = f"is {limit}, but the metrics add up to {worst:g} in the worst case"
-    return {
-        "project": checked.project,
-        "metrics": [_row(metric) for metric in checked],
-        "worst_case_epsilon_per_day": worst,
-        "max_epsilon_per_day": limit,
-        "warnings": [warning for metric in checked for warning in warnings_about(metric, today)],
-        "refused": {"path": "privacy.max_epsilon_per_day", "problem": problem} if over else None,
-    }
+    differences: list[Difference] = []
+    refused = None
+    try:
+        file = old
+        before = read_registry(old)
+        file = new
+        differences = diff_registries(before, read_registry(new), datetime.now(UTC))
+    except RegistryError as error:
+        refused = {"file": str(file), "path": error.path, "problem": error.problem}
+    verdict = Verdict.BREAKING if refused else verdict_of(differences, strict=strict)
+    if as_json:
+        found = [difference.document() for difference in differences]
+        click.echo(json.dumps({"verdict": verdict, "differences": found, "refused": refused}, indent=2))
+    else:
+        _show_differences(differences, verdict, refused, Console(highlight=False, soft_wrap=True))
+    if verdict is Verdict.BREAKING:
+        raise SystemExit(ExitCode.FAILED)
 
 
-def warnings_about(metric: Metric, today: date) -> list[dict[str, str]]:
-    """What is allowed but should be looked at."""
-    found = []
-    path = f"metrics.{metric.name}"
-    if metric.use_case is not None:
-        low, high = USE_CASES[metric.use_case]
-        if not low <= metric.epsilon <= high:
-            problem = f"{metric.epsilon:g} is outside the usual {low:g} to {high:g} for {metric.use_case}"
-            found.append({"path": f"{path}.epsilon", "problem": problem})
-    if metric.expires is not None and metric.expires < today:
-        found.append({"path": f"{path}.expires", "problem": f"it expired on {metric.expires}"})
-    elif metric.expires is not None and metric.expires - today <= EXPIRES_SOON:
-        days = (metric.expires - today).days
-        found.append(
-            {"path": f"{path}.expires", "problem": f"it expires on {metric.expires}, in {days} days"}
-        )
-    return found
+def _show_differences(
+    differences: list[Difference], verdict: Verdict, refused: dict[str, str] | None, console: Console
+) -> None:
+    for found in differences:
+        color = _COLORS[found.verdict]
+        console.print(f"[{color}]{found.verdict}[/] {escape(found.path)}: {escape(found.reason)}")
+        if found.move:
+            console.print(f"    -> {escape(found.move)}")
+    if refused:
+        where = f"{refused['file']}: {refused['path']}: {refused['problem']}"
+        console.print(f"[red]refused[/] {escape(where)}")
+    elif not differences:
+        console.print("[green]no difference[/]")
+    else:
+        console.print(f"[{_COLORS[verdict]}]{verdict}[/]: {len(differences)} differences")
 
 
-def _row(metric: Metric) -> dict[str, Any]:
-    return {
-        "name": metric.name,
-        "version": metric.version,
-        "type": metric.type,
-        "d": metric.mechanism.d,
-        "mechanism": metric.mechanism.name,
-        "epsilon": metric.epsilon,
-        "period": metric.period,
-        "dimensions": len(metric.dimensions),
-        "cells_per_window": prod(len(values) for values in metric.dimensions.values()),
-        "report_bits": metric.mechanism.report_bits,
-        "params": metric.params_hash,
-    }
-
-
-def show(result: dict[str, Any], console: Console) -> None:
-    """Print the findings for people."""
+def show(result: dict[str, Any], console: Console, *, strict: bool = False) -> None:
+    """Print the findings of `check` for people."""
     if result["metrics"]:
         console.print(_table(result))
-        limit = result["max_epsilon_per_day"]
-        against = "no limit is set in [privacy]" if limit is None else f"limit {limit:g}"
-        worst = result["worst_case_epsilon_per_day"]
-        console.print(escape(f"Worst case per device and day: epsilon {worst:g} ({against})."))
+    # Nothing below is wrapped: whoever searches a log for a sentence must find it on one line.
+    say = partial(console.print, soft_wrap=True)
+    if result["metrics"]:
+        for span, key in (("and day", "per_day"), ("for life", "lifetime")):
+            worst, limit = result[f"worst_case_epsilon_{key}"], result[f"max_epsilon_{key}"]
+            spent = "without end, since a metric does not expire" if worst is None else f"{worst:g}"
+            against = "no limit is set in [privacy]" if limit is None else f"limit {limit:g}"
+            say(escape(f"Worst case per device {span}: epsilon {spent} ({against})."))
     for warning in result["warnings"]:
-        console.print(f"[yellow]warning[/] {escape(warning['path'])}: {escape(warning['problem'])}")
+        say(f"[yellow]warning[/] {escape(warning['path'])}: {escape(warning['problem'])}")
+    for notice in result["notices"]:
+        say(f"notice {escape(notice['path'])}: {escape(notice['problem'])}")
     if result["refused"]:
         path, problem = result["refused"]["path"], result["refused"]["problem"]
-        console.print(f"[red]refused[/] {escape(path)}: {escape(problem)}")
+        say(f"[red]refused[/] {escape(path)}: {escape(problem)}")
+    elif strict and result["warnings"]:
+        say("[red]refused[/] for its warnings (--strict)")
     else:
-        console.print("[green]ok[/]")
+        say("[green]ok[/]")
 
 
 def _table(result: dict[str, Any]) -> Table:

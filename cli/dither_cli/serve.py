@@ -48,7 +48,7 @@ def check_store_url(_: click.Context, __: click.Parameter, value: str | None) ->
 @click.option(
     "--registry",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Registry of metrics, TOML.  [default: the example registry]",
+    help="Registry of metrics, TOML or signed.  [default: the example registry]",
 )
 @click.option(
     "--state-dir",

@@ -29,7 +29,7 @@ from dither_cli.parts import (
 from dither_cli.processes import end_leftovers
 from dither_cli.state_dir import StateDir
 from dither_cli.supervisor import Supervisor
-from dither_protocol.registry import parse_registry
+from dither_protocol.registry.envelope import open_registry
 
 READY_LIMIT_S: Final = 60.0
 """How long a service whose children all run may take to call itself ready, seconds."""
@@ -54,7 +54,7 @@ class ServiceOptions:
 
     Attributes:
         state_dir: created where it is missing.
-        registry: a TOML file; None for the example registry.
+        registry: a file, TOML or the signed form; None for the example registry.
         host: address to listen on.
         port: 0 for any free one.
         workers: gunicorn workers.
@@ -99,7 +99,7 @@ class Service:
         if options.archive is not None:
             require(("pyarrow",))
         registry = (options.registry or example_registry()).read_bytes()
-        self.project = parse_registry(registry).project
+        self.project = open_registry(registry)[0].project
         self.state = StateDir(options.state_dir).open()
         self._store: EmbeddedStore | None = None
         try:

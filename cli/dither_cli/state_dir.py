@@ -55,7 +55,7 @@ class StateDir:
 
     @property
     def registry(self) -> Path:
-        """The registry as it was when the service started."""
+        """The registry as it was when the service started, in the form that was given: TOML or signed."""
         return self.path / "registry.toml"
 
     @property

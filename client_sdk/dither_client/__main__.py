@@ -13,6 +13,7 @@ from dither_client.explain import explain
 from dither_client.paths import default_state_dir
 from dither_client.registry_source import in_use
 from dither_client.state import State
+from dither_protocol.registry.guarantees import in_words
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         ("status", "decision, queue and spending in short"),
         ("ledger", "the privacy spent, per metric and window"),
         ("pending", "exactly what is going to leave the device"),
-        ("off", "agree to nothing: erase the queue, send nothing more"),
+        ("off", "agree to nothing: erase the queue and what is memoised, send nothing more"),
         ("on", "agree again"),
         ("forget", "erase the queue; the ledger stays"),
     ):
@@ -94,13 +95,20 @@ def _ledger(state: State, _: argparse.Namespace) -> int:
     with state.transaction() as connection:
         registry = in_use(connection)
         limits = ledger.limits_of(registry.privacy if registry else None, None, None)
-        summary = ledger.summary(connection, datetime.now(UTC).date(), limits)
+        summary = ledger.summary(connection, datetime.now(UTC).date(), limits, registry)
     print(f"today     epsilon {summary.spent_today:g}{_left(summary.left_today)}")
     print(f"for life  epsilon {summary.spent_lifetime:g}{_left(summary.left_lifetime)}")
+    for each in summary.filters:
+        print(
+            f"with delta {each.delta:g}: epsilon {each.spent:g} of {each.limit:g} for life, by a Renyi filter; "
+            "the app may have stricter limits"
+        )
     for metric in summary.metrics.values():
         print(f"{metric.metric}: epsilon {metric.epsilon:g} in {metric.reports} reports")
         for window, epsilon in metric.windows.items():
             print(f"  {window}  {epsilon:g}")
+        for found in metric.guarantees:
+            print(f"  {in_words(found)}")
     return EXIT_OK
 
 
@@ -128,7 +136,7 @@ def _explain(state: State, options: argparse.Namespace) -> int:
         print("no metric of this name; there are: " + ", ".join(registry.metrics), file=sys.stderr)
         return EXIT_FAILED
     wanted = [registry.metric(options.metric)] if options.metric else list(registry)
-    print("\n\n".join(f"{metric.name}\n{explain(metric)}" for metric in wanted))
+    print("\n\n".join(f"{metric.name}\n{explain(metric, registry)}" for metric in wanted))
     return EXIT_OK
 
 

@@ -4,14 +4,14 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
-from dither_client import consent as consents
 from dither_client import ledger, lifecycle, outbox, settings
+from dither_client.consent import Consent, standing
 from dither_client.errors import (
     BudgetExhaustedError,
     NotConsentedError,
@@ -20,22 +20,19 @@ from dither_client.errors import (
     StateError,
 )
 from dither_client.explain import explain
-from dither_client.ledger import Charge, Limits, PrivacyLedger
+from dither_client.ledger import PrivacyLedger
 from dither_client.log import logger
-from dither_client.outbox import encode_answer
 from dither_client.owners import Owner
+from dither_client.recording import AppLimits, Recorder
 from dither_client.registry_source import RegistrySource, read_registry, remember_in_use
+from dither_client.registry_trust import read_keys
 from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
-from dither_client.sampling import randomize
 from dither_client.sender import Sender
 from dither_client.state import State
 from dither_client.transport import HttpTransport, Transport, check_endpoint
 from dither_client.warner import Warner
 from dither_protocol.errors import UnknownMetricError
-from dither_protocol.mechanisms import Data
 from dither_protocol.registry import Registry
-from dither_protocol.registry.metric import Dimensions, Metric
-from dither_protocol.windows import Window, last_accepted_date
 
 _THREAD_END_S: Final = 0.05
 
@@ -45,17 +42,25 @@ class Client:
 
     Args:
         endpoint: base URL of the server; https, or plain http to a loopback address.
-        registry: the app's metrics: a Registry, its JSON form, or the path of a TOML file. None: the server's.
+        registry: the app's metrics: a Registry, its JSON form, or the path of a file, TOML or signed. None: the
+            server's.
         ingest_key: the app's key for the server.
         state_dir: folder for ledger and queue, which several processes may share. None keeps both in memory: an
             exit loses what was not sent, and every start is a new device with a new budget.
-        max_epsilon: no metric with a larger epsilon is answered, whatever a registry says (invariant P6).
+        max_epsilon: no metric with a larger epsilon (of a memoised one: epsilon_permanent) is answered, whatever a
+            registry says (invariant P6).
         max_epsilon_per_day: limit on the sum of epsilons of one UTC day, beside the registry's own.
         max_epsilon_lifetime: limit on the sum of epsilons of this state directory, beside the registry's own.
+        max_delta: makes ``max_epsilon_lifetime`` a limit on (epsilon, delta), which allows more reports, and caps the
+            delta of the registry's limit. None: ``max_epsilon_lifetime`` is one on the plain sum, whatever delta a
+            registry has.
         consent: what counts as the decision of a person who has not made one; by default no if the environment
             has ``DO_NOT_TRACK=1``, else yes. What the person decided goes before it.
         enabled: False switches everything off; by default on unless the environment has ``DITHER_DISABLED=1``.
-        fetch_registry: ask the server for its registry in the background; by default only without one of the app.
+        fetch_registry: ask the server for its registry in the background; by default only without one of the app, or
+            with ``registry_keys``.
+        registry_keys: public keys, ``dither-pub-...``. A fetched registry then needs a signature by one of them, and a
+            revision that is not lower than any that this device has seen. Empty: the server is trusted.
         strict: raise for an exhausted budget and a missing consent as well.
         delay_s: reports leave at a random time up to this after the first of them was recorded, so that their
             arrival does not date the event; 0 to 3,600.
@@ -72,6 +77,8 @@ class Client:
         OSError: the registry file cannot be read.
     """
 
+    _recorder_type: ClassVar[type[Recorder]] = Recorder
+
     def __init__(
         self,
         endpoint: str,
@@ -82,9 +89,11 @@ class Client:
         max_epsilon: float = settings.DEFAULT_MAX_EPSILON,
         max_epsilon_per_day: float | None = None,
         max_epsilon_lifetime: float | None = None,
+        max_delta: float | None = None,
         consent: bool | None = None,
         enabled: bool | None = None,
         fetch_registry: bool | None = None,
+        registry_keys: Iterable[str] = (),
         strict: bool = False,
         delay_s: float = settings.DEFAULT_DELAY_S,
         unlinkable: bool = False,
@@ -96,27 +105,38 @@ class Client:
     ) -> None:
         check_endpoint(endpoint)
         settings.check_key(ingest_key)
-        settings.check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime)
+        settings.check_limits(max_epsilon, max_epsilon_per_day, max_epsilon_lifetime, max_delta=max_delta)
         settings.check_numbers(delay_s, exit_timeout_s, max_queue_reports, max_queue_bytes)
         bundled = None if registry is None else read_registry(registry)
+        keys = read_keys(registry_keys)
         self.exit_timeout_s = exit_timeout_s
-        self._standing = consents.standing(enabled, consent, os.environ)
-        self._max_epsilon = max_epsilon
-        self._app_limits = (max_epsilon_per_day, max_epsilon_lifetime)
         self._strict = strict
-        self._queue_limits = (max_queue_reports, max_queue_bytes)
         self._clock = clock
         self._broken = ""
         self._closed = False
-        self._withdrawn = False
         self._counts: Counter[str] = Counter()
         self._count_lock = threading.RLock()
         self._warner = Warner()
         self._folder = Path(state_dir) if state_dir is not None else None
         self._state = State(self._folder)
+        self._consent = Consent(self._state, standing(enabled, consent, os.environ))
+        self._recorder = self._recorder_type(
+            self._state,
+            self._consent,
+            AppLimits(
+                max_epsilon,
+                max_epsilon_per_day,
+                max_epsilon_lifetime,
+                max_queue_reports,
+                max_queue_bytes,
+                max_delta,
+            ),
+            clock,
+        )
         self._owner = Owner(self._folder)
-        fetch = (registry is None if fetch_registry is None else fetch_registry) and self._standing.enabled
-        self._source = RegistrySource(bundled, self._state, fetch=fetch)
+        wanted = (registry is None or bool(keys)) if fetch_registry is None else fetch_registry
+        fetch = wanted and self._consent.enabled
+        self._source = RegistrySource(bundled, self._state, fetch=fetch, keys=keys)
         self._sender = Sender(
             self._state,
             self._owner,
@@ -125,14 +145,14 @@ class Client:
             clock=clock,
             delay_s=delay_s,
             unlinkable=unlinkable,
-            may_send=self._may_send,
+            may_send=self._consent.may_send,
         )
         lifecycle.watch(self)
         self._begin()
 
     def _begin(self) -> None:
         """Send what an earlier run left, and ask for the registry, where either is due."""
-        if not self._standing.enabled:
+        if not self._consent.enabled:
             return
         if self._folder is None:
             logger().info(
@@ -188,7 +208,7 @@ class Client:
     def _off(self) -> RecordResult | None:
         if self._closed:
             return RecordResult(RecordStatus.DROPPED, "shut_down")
-        if not self._standing.enabled:
+        if not self._consent.enabled:
             return RecordResult(RecordStatus.DISABLED, "switched_off")
         if self._broken:
             return RecordResult(RecordStatus.DISABLED, "state")
@@ -198,8 +218,11 @@ class Client:
         registry = self._source.current
         if registry is None:
             return RecordResult(RecordStatus.DROPPED, "no_registry")
+        due_at = self._sender.due_at()
         try:
-            return self._commit(registry, metric, value, dimensions)
+            status = self._recorder.commit(
+                registry, metric, value, dimensions, owner=self._owner.token, due_at=due_at
+            )
         except RefusedError as refused:
             return refused.result
         except StateBrokenError as error:
@@ -207,54 +230,9 @@ class Client:
             return RecordResult(RecordStatus.DISABLED, "state")
         except StateError as error:
             return RecordResult(RecordStatus.DROPPED, error.reason)
-
-    def _commit(
-        self, registry: Registry, name: str, value: object, dimensions: Mapping[str, str] | None
-    ) -> RecordResult:
-        """Consent, checks, charge, randomised report: in this order, in one transaction (invariant P2)."""
-        now = self._clock()
-        due_at = self._sender.due_at()
-        with self._state.transaction() as connection:
-            if self._withdrawn or not consents.given(connection, self._standing.consent):
-                raise RefusedError(RecordStatus.NOT_CONSENTED)
-            metric = registry.metric(name)
-            index = metric.index_of(value)
-            canonical = metric.check_dimensions(dimensions)
-            window = metric.window_at(now)
-            self._refuse(metric, window, now)
-            item = Charge(
-                metric.name, metric.version, window.label, repr(canonical), ledger.nano_charge(metric.epsilon)
-            )
-            status = ledger.charge(connection, item, now.astimezone(UTC).date(), self._limits())
-            if status is not RecordStatus.QUEUED:
-                raise RefusedError(status)
-            report = outbox.OpenReport(
-                owner=self._owner.token,
-                due_at=due_at,
-                period=metric.period,
-                last_date=last_accepted_date(window, metric.late_days),
-                body=self._encode(metric, window, canonical, self._randomized(metric, index)),
-            )
-            if not outbox.add(connection, report, *self._queue_limits):
-                raise RefusedError(RecordStatus.DROPPED, "queue_full")
-        self._sender.expect(due_at)
-        return RecordResult(RecordStatus.QUEUED)
-
-    def _refuse(self, metric: Metric, window: Window, now: datetime) -> None:
-        if metric.epsilon > self._max_epsilon:
-            raise RefusedError(RecordStatus.DROPPED, "epsilon_above_limit")
-        if metric.expired(window) or now >= window.end:
-            raise RefusedError(RecordStatus.DROPPED, "metric_expired")
-
-    def _randomized(self, metric: Metric, index: int) -> Data:
-        return randomize(metric.mechanism, index)
-
-    def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
-        return encode_answer(metric, window, dimensions, data, metric.params_hash)
-
-    def _limits(self) -> Limits:
-        registry = self._source.current
-        return ledger.limits_of(registry.privacy if registry is not None else None, *self._app_limits)
+        if status is RecordStatus.QUEUED:
+            self._sender.expect(due_at)
+        return RecordResult(status)
 
     def _disable(self, error: StateError) -> None:
         """A state that cannot be used never harms the app: the SDK switches itself off, and says so once."""
@@ -320,22 +298,17 @@ class Client:
         self._owner = Owner(self._folder)
         self._sender.after_fork(self._owner)
 
-    def _may_send(self) -> bool:
-        if self._withdrawn or not self._standing.enabled:
-            return False
-        with self._state.transaction() as connection:
-            return consents.given(connection, self._standing.consent)
-
     # For the person at the device
 
     def set_consent(self, agrees: bool) -> None:
-        """Keep the person's decision. A no stops all sending and erases the queue; the ledger stays (P8).
+        """Keep the person's decision. A no stops all sending and erases the queue and what is memoised (P8).
+
+        The ledger stays. Memoised metrics start anew after a new yes, and are charged anew.
 
         Raises:
             StateError: it could not be written. This process sends nothing more all the same.
         """
-        self._withdrawn = not agrees
-        consents.decide_patiently(self._state, agrees)
+        self._consent.decide(agrees)
         if agrees and (self._source.next_fetch_at is not None or self.pending_reports()):
             self._sender.wake()
 
@@ -358,8 +331,9 @@ class Client:
         Raises:
             StateError: the state cannot be read now.
         """
+        today, registry = self._clock().astimezone(UTC).date(), self._source.current
         with self._state.transaction() as connection:
-            return ledger.summary(connection, self._clock().astimezone(UTC).date(), self._limits())
+            return ledger.summary(connection, today, self._recorder.limits(registry), registry)
 
     def explain(self, metric: str) -> str:
         """One metric in plain words: what is asked, how often the answer is a lie, what can be learnt.
@@ -370,17 +344,19 @@ class Client:
         registry = self._source.current
         if registry is None:
             raise UnknownMetricError("there is no registry yet")
-        return explain(registry.metric(metric))
+        return explain(registry.metric(metric), registry)
 
     def stats(self) -> dict[str, int]:
         """Counts since the start, for the app's own use.
 
         Answers by status (``queued``, ``dropped:queue_full``, ...), and reports by what became of them:
-        ``sent``, ``duplicate``, ``rejected``, ``dropped:<reason>``, and tries by ``retry:<reason>``.
+        ``sent``, ``duplicate``, ``rejected``, ``dropped:<reason>``, and tries by ``retry:<reason>``. Registries that
+        were not taken by ``registry_refused:<reason>``.
         """
         with self._count_lock:
             counts = Counter(self._counts)
         counts.update(self._sender.totals)
+        counts.update({f"registry_refused:{reason}": times for reason, times in self._source.refused.items()})
         return dict(counts)
 
     def __enter__(self) -> Self:

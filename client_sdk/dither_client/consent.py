@@ -49,13 +49,18 @@ def decided(connection: sqlite3.Connection) -> bool | None:
 
 
 def decide(connection: sqlite3.Connection, agrees: bool) -> int:
-    """Keep the person's decision; a no erases the queue and keeps the ledger (invariant P8).
+    """Keep the person's decision; a no erases the queue and all that is memoised, and keeps the ledger (P8).
 
     Returns:
         How many reports were erased.
     """
     write_note(connection, _NOTE, "yes" if agrees else "no")
-    return 0 if agrees else erase(connection)
+    if agrees:
+        return 0
+    from dither_client import memo  # noqa: PLC0415  not needed at the start
+
+    memo.erase(connection)
+    return erase(connection)
 
 
 def decide_patiently(state: State, agrees: bool) -> int:
@@ -77,3 +82,46 @@ def decide_patiently(state: State, agrees: bool) -> int:
     if not agrees:
         state.drop_traces()
     return erased
+
+
+class Consent:
+    """Whether a client may answer and send now.
+
+    Args:
+        state: where the person's decision is kept.
+        standing: what holds where they have not decided.
+    """
+
+    def __init__(self, state: State, standing: Standing) -> None:
+        self._state = state
+        self._standing = standing
+        self._withdrawn = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the SDK is switched on at all."""
+        return self._standing.enabled
+
+    def given(self, connection: sqlite3.Connection) -> bool:
+        """Whether the person agrees, in the caller's transaction."""
+        return not self._withdrawn and given(connection, self._standing.consent)
+
+    def may_send(self) -> bool:
+        """Whether something may leave the device.
+
+        Raises:
+            StateError: the state cannot be read now.
+        """
+        if self._withdrawn or not self._standing.enabled:
+            return False
+        with self._state.transaction() as connection:
+            return given(connection, self._standing.consent)
+
+    def decide(self, agrees: bool) -> None:
+        """Keep the person's decision. A no holds for this client even where it could not be written.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        self._withdrawn = not agrees
+        decide_patiently(self._state, agrees)

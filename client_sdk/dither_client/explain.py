@@ -1,15 +1,18 @@
 """A metric in plain words: what is asked, how often the answer is a lie, and what can be learnt."""
 
 import math
+from collections.abc import Sequence
 
 from dither_protocol.mechanisms import Form, GeneralizedRandomizedResponse
-from dither_protocol.registry import Metric
+from dither_protocol.registry import Metric, Registry
+from dither_protocol.registry.metric import MEMOIZED
+from dither_protocol.windows import ONCE
 
 _EVERY = {"hour": "hour", "day": "day", "week": "week", "month": "month"}
 
 
-def explain(metric: Metric) -> str:
-    """Some sentences for the person at the device."""
+def explain(metric: Metric, registry: Registry | None = None) -> str:
+    """Some sentences for the person at the device; the registry says which other metrics its group has."""
     every = _EVERY.get(metric.period)
     often = f"at most once per {every}" if every else "once"
     if metric.dimensions:
@@ -19,8 +22,10 @@ def explain(metric: Metric) -> str:
         f"Question: {metric.description}",
         f"Possible answers ({len(metric.labels)}): {answers}",
         f"Asked {often}. Your answer is changed at random on this device before anything leaves it.",
-        _lie(metric),
-        _learnt(metric),
+        lie_in_words(metric),
+        learnt_in_words(metric),
+        *group_in_words(metric, registry.groups.get(metric.one_of or "", ()) if registry else ()),
+        *memoized_in_words(metric),
     ]
     if metric.dimensions:
         shown = "; ".join(
@@ -30,7 +35,8 @@ def explain(metric: Metric) -> str:
     return "\n".join(lines)
 
 
-def _lie(metric: Metric) -> str:
+def lie_in_words(metric: Metric) -> str:
+    """How often what leaves is a lie."""
     oracle = metric.mechanism
     if isinstance(oracle, GeneralizedRandomizedResponse):
         share = _percent(1 - oracle.p)
@@ -47,13 +53,41 @@ def _lie(metric: Metric) -> str:
     )
 
 
-def _learnt(metric: Metric) -> str:
+def learnt_in_words(metric: Metric) -> str:
+    """What one report tells, and what many do."""
     factor = math.exp(metric.epsilon)
     return (
         "From one report nobody, the operator included, can tell your answer: it changes the odds of one answer "
         f"against another by a factor of at most {factor:.3g} (epsilon {metric.epsilon:g}). "
         "From many devices together the shares of all answers can be estimated."
     )
+
+
+def memoized_in_words(metric: Metric) -> list[str]:
+    """What a memoised metric remembers, and what all its reports together tell; nothing of a fresh one."""
+    if metric.collection != MEMOIZED:
+        return []
+    from dither_protocol.registry.guarantees import guarantees, in_words  # noqa: PLC0415  not at the start
+
+    return [
+        "The first change is drawn once for each answer that you give and then kept, so that many reports together "
+        f"cannot be averaged out; for this the device keeps a secret, and marks of up to "
+        f"{metric.max_distinct_values} answers, which never leave it. Whoever reads them on this device could "
+        "test guesses.",
+        *(f"Guaranteed, {in_words(found)}" for found in guarantees(metric)),
+    ]
+
+
+def group_in_words(metric: Metric, group: Sequence[Metric]) -> list[str]:
+    """Which questions share one answer per window, and what that is charged; nothing of a metric without a group."""
+    if metric.one_of is None or not group:
+        return []
+    when = "Once for all" if metric.period == ONCE else f"In each {metric.period}"
+    return [
+        f"{when}, this device answers only one of {len(group)} questions ({', '.join(each.name for each in group)}), "
+        "which it draws by lot, whatever the answers are. Each of their reports is charged with the largest epsilon "
+        f"among them, {max(each.epsilon for each in group):g}."
+    ]
 
 
 def _percent(share: float) -> str:

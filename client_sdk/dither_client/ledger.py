@@ -1,29 +1,53 @@
 """The ledger: the device's durable record of the privacy it has spent, and the rule that refuses more.
 
-The rule is the plain sum of epsilons (design section 9). Amounts are whole nano-epsilons, rounded up when
-charged and down when they are limits, so that sums are exact and never flatter.
+The rule is the plain sum of epsilons (design section 9). A limit for life that has a delta allows what either the plain
+sum or a Renyi filter allows (`dither_client.losses`); both are valid however later answers depend on earlier ones, so
+their union is. Amounts are whole nano-epsilons, rounded up when charged and down when they are limits, so that sums
+are exact and never flatter.
+
+Days do not run backwards: what is recorded after the clock was set back is booked on the latest day that the ledger has
+seen, so that no day's limit is refilled.
 """
 
 import sqlite3
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dither_client.results import RecordStatus
 from dither_client.state import add_to_totals, read_total
-from dither_protocol.registry import Privacy
+from dither_protocol.registry import Privacy, Registry
+from dither_protocol.registry.metric import FRESH
+
+if TYPE_CHECKING:
+    from dither_protocol.registry.guarantees import Guarantee
 
 NANO: Final = 10**9
 LIFETIME: Final = "lifetime"
 
+MAX_SET_BACK: Final = timedelta(days=40)
+"""How far back a clock may be set without a day's limit being refilled. A day that is further ahead comes from a clock
+that was wrong then; if it counted, the device would answer nothing more until it is reached. The limit for life
+knows no days."""
+
+LEAST_DELTA: Final = 1e-100
+"""`accounting.loss.MIN_DELTA`, without its import: a delta below it is none, and leaves the plain sum."""
+
 
 class Limits(NamedTuple):
-    """Limits of one device over all metrics, in nano-epsilon; None where there is none."""
+    """Limits of one device over all metrics, in nano-epsilon; None where there is none.
+
+    Attributes:
+        per_day: on the plain sum of one UTC day.
+        lifetime: on the plain sum of the state directory.
+        filters: limits for life with a delta, as (nano-epsilon, delta); each holds by itself.
+    """
 
     per_day: int | None
     lifetime: int | None
+    filters: tuple[tuple[int, float], ...] = ()
 
 
 class Charge(NamedTuple):
@@ -44,25 +68,51 @@ class MetricSpending:
         metric: its name.
         epsilon: sum over all its reports.
         reports: how many.
-        windows: epsilon by window label, the latest ones last.
+        windows: epsilon by window label, the latest ones last. A memoised metric is charged in full, for all its
+            distinct values, at its first report; the later ones cost nothing more.
+        distinct_values: of a memoised metric, how many answers have a permanent one; else None.
+        guarantees: of a memoised metric, what its epsilons mean and under which assumption; else empty.
     """
 
     metric: str
     epsilon: float
     reports: int
     windows: dict[str, float]
+    distinct_values: int | None = None
+    guarantees: "tuple[Guarantee, ...]" = ()
+
+
+@dataclass(frozen=True)
+class FilterSpending:
+    """A limit for life that has a delta, and what of it is spent.
+
+    Attributes:
+        limit: epsilon.
+        delta: probability with which it may fail.
+        spent: epsilon of all reports so far at this delta: the lesser of the plain sum and the Renyi filter's.
+    """
+
+    limit: float
+    delta: float
+    spent: float
+
+    @property
+    def left(self) -> float:
+        """What may be spent in any case. Several reports may add up to more: their losses partly cancel."""
+        return max(0.0, self.limit - self.spent)
 
 
 @dataclass(frozen=True)
 class PrivacyLedger:
-    """What this device has spent, and what is left. Plain sums of epsilons.
+    """What this device has spent, and what is left. Plain sums of epsilons, where nothing else is said.
 
     Attributes:
-        spent_today: on the current UTC day.
+        spent_today: on the current UTC day, or the latest that the ledger has seen where the clock was set back.
         spent_lifetime: since the state directory was created.
         left_today: until the daily limit; None where there is none.
-        left_lifetime: until the limit for life; None where there is none.
+        left_lifetime: what may be spent in any case until the first limit for life; None where there is none.
         metrics: by name.
+        filters: the limits for life that have a delta.
     """
 
     spent_today: float
@@ -70,6 +120,7 @@ class PrivacyLedger:
     left_today: float | None
     left_lifetime: float | None
     metrics: dict[str, MetricSpending]
+    filters: tuple[FilterSpending, ...] = ()
 
 
 @lru_cache(maxsize=256)
@@ -84,19 +135,56 @@ def strictest(*limits: float | None) -> int | None:
     known = [limit for limit in limits if limit is not None]
     if not known:
         return None
-    return int((Decimal(repr(min(known))) * NANO).to_integral_value(rounding=ROUND_FLOOR))
+    return _floor(min(known))
 
 
-def limits_of(privacy: Privacy | None, per_day: float | None, lifetime: float | None) -> Limits:
-    """The stricter of the registry's limits (None without a registry) and the app's own."""
+def _floor(limit: float) -> int:
+    return int((Decimal(repr(limit)) * NANO).to_integral_value(rounding=ROUND_FLOOR))
+
+
+@lru_cache(maxsize=64)
+def limits_of(
+    privacy: Privacy | None, per_day: float | None, lifetime: float | None, max_delta: float | None = None
+) -> Limits:
+    """The registry's limits (None without a registry) and the app's own; the stricter holds.
+
+    Args:
+        privacy: of the registry. Its delta loosens its own limit for life, never the app's (invariant P6).
+        per_day: the app's limit on one day.
+        lifetime: the app's limit for life.
+        max_delta: the delta of the app's limit for life, and the largest that the registry's may have; None: the
+            app's limit is one on the plain sum, and the registry's delta is taken as it is.
+    """
+    limits = [(lifetime, max_delta)]
+    if privacy is not None:
+        theirs = [delta for delta in (privacy.delta, max_delta) if delta is not None]
+        limits.append((privacy.max_epsilon_lifetime, None if privacy.delta is None else min(theirs)))
+    filters = tuple(
+        (_floor(epsilon), delta)
+        for epsilon, delta in limits
+        if epsilon is not None and delta is not None and delta >= LEAST_DELTA and _floor(epsilon) > 0
+    )
+    plain = [
+        epsilon for epsilon, delta in limits if epsilon is None or (_floor(epsilon), delta) not in filters
+    ]
     return Limits(
         per_day=strictest(per_day, privacy.max_epsilon_per_day if privacy else None),
-        lifetime=strictest(lifetime, privacy.max_epsilon_lifetime if privacy else None),
+        lifetime=strictest(*plain),
+        filters=filters,
     )
 
 
-def charge(connection: sqlite3.Connection, item: Charge, today: date, limits: Limits) -> RecordStatus:
+def charge(
+    connection: sqlite3.Connection, item: Charge, today: date, limits: Limits, kind: str | None = None
+) -> RecordStatus:
     """Book one report inside the caller's transaction.
+
+    Args:
+        connection: of that transaction.
+        item: the report.
+        today: the UTC date.
+        limits: what may be spent.
+        kind: under which name `losses` counts the report; without one it counts as the worst of its epsilon.
 
     Returns:
         QUEUED when booked. On ALREADY_REPORTED or BUDGET_EXHAUSTED the caller must roll back: a part of the
@@ -105,12 +193,39 @@ def charge(connection: sqlite3.Connection, item: Charge, today: date, limits: Li
     added = connection.execute("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", item)
     if not added.rowcount:
         return RecordStatus.ALREADY_REPORTED
-    day = today.isoformat()
-    add_to_totals(connection, (day, item.nano_epsilon), (LIFETIME, item.nano_epsilon))
-    for scope, limit in ((day, limits.per_day), (LIFETIME, limits.lifetime)):
-        if limit is not None and read_total(connection, scope) > limit:
-            return RecordStatus.BUDGET_EXHAUSTED
+    day = booked_day(connection, today)
+    counted = () if kind is None else ((kind, 1),)
+    add_to_totals(connection, (day, item.nano_epsilon), (LIFETIME, item.nano_epsilon), *counted)
+    if limits.per_day is not None and read_total(connection, day) > limits.per_day:
+        return RecordStatus.BUDGET_EXHAUSTED
+    if not _life_allows(connection, limits):
+        return RecordStatus.BUDGET_EXHAUSTED
     return RecordStatus.QUEUED
+
+
+def booked_day(connection: sqlite3.Connection, today: date) -> str:
+    """The day on which a charge is booked: the latest that the ledger has seen, where the clock was set back."""
+    day = today.isoformat()
+    row = connection.execute(
+        "SELECT scope FROM totals WHERE scope > ? AND scope <= ? ORDER BY scope DESC LIMIT 1",
+        (day, (today + MAX_SET_BACK).isoformat()),
+    ).fetchone()
+    return str(row[0]) if row else day
+
+
+def _life_allows(connection: sqlite3.Connection, limits: Limits) -> bool:
+    """Whether what is booked stays within every limit for life: by the plain sum, or, with a delta, by a filter."""
+    if limits.lifetime is None and not limits.filters:
+        return True
+    total = spent(connection)
+    if limits.lifetime is not None and total > limits.lifetime:
+        return False
+    beyond = [each for each in limits.filters if total > each[0]]
+    if not beyond:
+        return True
+    from dither_client import losses  # noqa: PLC0415  most devices never come so far
+
+    return losses.allowed(connection, total, beyond)
 
 
 def spent(connection: sqlite3.Connection, scope: str = LIFETIME) -> int:
@@ -118,8 +233,10 @@ def spent(connection: sqlite3.Connection, scope: str = LIFETIME) -> int:
     return read_total(connection, scope)
 
 
-def summary(connection: sqlite3.Connection, today: date, limits: Limits) -> PrivacyLedger:
-    """The whole ledger, for people."""
+def summary(
+    connection: sqlite3.Connection, today: date, limits: Limits, registry: Registry | None = None
+) -> PrivacyLedger:
+    """The whole ledger, for people; the registry says what is memoised, and what that guarantees."""
     windows: dict[str, dict[str, int]] = {}
     reports: dict[str, int] = {}
     rows = connection.execute(
@@ -129,16 +246,52 @@ def summary(connection: sqlite3.Connection, today: date, limits: Limits) -> Priv
     for metric, window, nano, count in rows:
         windows.setdefault(metric, {})[window] = nano
         reports[metric] = reports.get(metric, 0) + count
-    day, life = spent(connection, today.isoformat()), spent(connection)
+    day, life = spent(connection, booked_day(connection, today)), spent(connection)
+    filters = _filters(connection, life, limits)
+    left = [each.left for each in filters]
+    if limits.lifetime is not None:
+        left.append(max(0, limits.lifetime - life) / NANO)
+    memoized = {} if registry is None else _memoized(connection, registry)
     return PrivacyLedger(
         spent_today=day / NANO,
         spent_lifetime=life / NANO,
         left_today=None if limits.per_day is None else max(0, limits.per_day - day) / NANO,
-        left_lifetime=None if limits.lifetime is None else max(0, limits.lifetime - life) / NANO,
+        left_lifetime=min(left, default=None),
         metrics={
             metric: MetricSpending(
-                metric, sum(by.values()) / NANO, reports[metric], {w: nano / NANO for w, nano in by.items()}
+                metric,
+                sum(by.values()) / NANO,
+                reports[metric],
+                {w: nano / NANO for w, nano in by.items()},
+                *memoized.get(metric, ()),
             )
             for metric, by in windows.items()
         },
+        filters=filters,
     )
+
+
+def _filters(connection: sqlite3.Connection, life: int, limits: Limits) -> tuple[FilterSpending, ...]:
+    if not limits.filters:
+        return ()
+    from dither_client import losses  # noqa: PLC0415  nobody looks at the ledger at the start
+
+    return tuple(
+        FilterSpending(nano / NANO, delta, losses.spent_epsilon(connection, life, (nano, delta)))
+        for nano, delta in limits.filters
+    )
+
+
+def _memoized(
+    connection: sqlite3.Connection, registry: Registry
+) -> "dict[str, tuple[int, tuple[Guarantee, ...]]]":
+    """Distinct values and guarantees of each memoised metric."""
+    from dither_client import memo  # noqa: PLC0415  nobody looks at the ledger at the start
+    from dither_protocol.registry.guarantees import guarantees  # noqa: PLC0415
+
+    values = memo.distinct_values(connection)
+    return {
+        metric.name: (values.get((metric.name, metric.version), 0), guarantees(metric))
+        for metric in registry
+        if metric.collection != FRESH
+    }

@@ -9,6 +9,7 @@ class RecordStatus(StrEnum):
 
     QUEUED = "queued"
     ALREADY_REPORTED = "already_reported_this_window"
+    NOT_DRAWN = "not_drawn"
     BUDGET_EXHAUSTED = "budget_exhausted"
     NOT_CONSENTED = "not_consented"
     DISABLED = "disabled"

@@ -33,12 +33,14 @@ def check_key(ingest_key: str) -> None:
         raise ValueError("the ingest key must be one word")
 
 
-def check_limits(*limits: float | None) -> None:
-    """Refuse a limit on epsilon that is none.
+def check_limits(*limits: float | None, max_delta: float | None = None) -> None:
+    """Refuse a limit on epsilon, or on delta, that is none.
 
     Raises:
-        ValueError: it is not a finite number above 0.
+        ValueError: one on epsilon is not a finite number above 0, or that on delta is none between 0 and 1.
     """
+    if max_delta is not None and (not _is_number(max_delta) or not 0 < max_delta < 1):
+        raise ValueError("max_delta must be a number between 0 and 1")
     for limit in limits:
         if limit is not None and (not _is_number(limit) or limit <= 0):
             raise ValueError("a limit on epsilon must be a finite number above 0")

@@ -28,7 +28,7 @@ from dither_client.errors import (
     StateReentrantError,
 )
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 BUSY_TIMEOUT_MS: Final = 50
 
 _SCHEMA: Final = """
@@ -37,7 +37,7 @@ CREATE TABLE charges (                  -- one row per report ever made: the led
     nano_epsilon INTEGER NOT NULL,
     PRIMARY KEY (metric, version, window, dimensions)
 ) WITHOUT ROWID;
-CREATE TABLE totals (                   -- sums: nano-epsilon for life and by UTC day, reports and bytes queued
+CREATE TABLE totals (                   -- sums: nano-epsilon for life and by UTC day, losses by kind, reports, bytes
     scope TEXT PRIMARY KEY, amount INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE open_reports (             -- randomised, not yet in a batch
@@ -48,10 +48,28 @@ CREATE TABLE batches (                  -- sealed: these bytes are what every tr
     batch_id BLOB PRIMARY KEY, owner TEXT NOT NULL, until TEXT NOT NULL, reports INTEGER NOT NULL,
     tried_at REAL NOT NULL, in_doubt INTEGER NOT NULL, body BLOB NOT NULL
 );
-CREATE TABLE notes (                    -- consent, back-off, cached registry
+CREATE TABLE notes (                    -- consent, back-off, cached registry, the secret of memoised metrics
     name TEXT PRIMARY KEY, value TEXT NOT NULL
 ) WITHOUT ROWID
 """
+
+_SINCE_2: Final = """
+CREATE TABLE memos (                    -- memoised metrics: the last permanent answer
+    metric TEXT NOT NULL, version INTEGER NOT NULL, params TEXT NOT NULL, answer BLOB NOT NULL,
+    PRIMARY KEY (metric, version, params)
+) WITHOUT ROWID;
+CREATE TABLE memo_values (              -- a keyed tag for each distinct value that has a permanent answer
+    metric TEXT NOT NULL, version INTEGER NOT NULL, params TEXT NOT NULL, tag BLOB NOT NULL,
+    PRIMARY KEY (metric, version, params, tag)
+) WITHOUT ROWID;
+CREATE TABLE draws (                    -- which metric of a group is answered in a window
+    one_of TEXT NOT NULL, window TEXT NOT NULL, metric TEXT NOT NULL, ends_at REAL NOT NULL,
+    PRIMARY KEY (one_of, window)
+) WITHOUT ROWID
+"""
+
+_STEPS: Final = (_SCHEMA, _SINCE_2)
+"""What makes each version of the schema out of the one before; an older state is brought up when it is opened."""
 
 _LOCK = threading.RLock()
 _INHERITED: list[sqlite3.Connection] = []
@@ -246,11 +264,12 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found not in (0, SCHEMA_VERSION):
+        if not 0 <= found <= SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"it has schema {found}, this SDK reads {SCHEMA_VERSION}")
-        if found == 0:
-            for statement in _SCHEMA.split(";\n"):
+        for step in _STEPS[found:]:
+            for statement in step.split(";\n"):
                 connection.execute(statement)
+        if found < SCHEMA_VERSION:
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except BaseException:
         connection.execute("ROLLBACK")
@@ -280,12 +299,12 @@ def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> Non
     )
 
 
-def add_to_totals(connection: sqlite3.Connection, first: tuple[str, int], second: tuple[str, int]) -> None:
-    """Add to two of the sums in one statement."""
+def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> None:
+    """Add to several of the sums in one statement."""
     connection.execute(
-        "INSERT INTO totals VALUES (?, ?), (?, ?)"
+        f"INSERT INTO totals VALUES {', '.join(['(?, ?)'] * len(sums))}"  # noqa: S608  nothing but placeholders
         " ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount",
-        first + second,
+        [part for each in sums for part in each],
     )
 
 

@@ -6,7 +6,8 @@
 import ipaddress
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -70,7 +71,8 @@ class Fetched(NamedTuple):
     """A registry as the server publishes it.
 
     Attributes:
-        document: its JSON; None where it is the one that the caller has already.
+        document: its JSON; of the signed form the text of the answer, empty where the server has none. None where it is
+            the one that the caller has already.
         etag: its entity tag.
     """
 
@@ -84,8 +86,8 @@ class Transport(Protocol):
     def send(self, body: bytes) -> Outcome:
         """Try to deliver one batch, once."""
 
-    def fetch_registry(self, etag: str) -> Fetched | None:
-        """The published registry, or None where it cannot be had now."""
+    def fetch_registry(self, etag: str, *, signed: bool = False) -> Fetched | None:
+        """The published registry, or None where it cannot be had now; ``signed`` asks for the signed form."""
 
     def close(self) -> None:
         """Release connections."""
@@ -137,6 +139,13 @@ def renew_in_child() -> None:
     _import_lock = threading.RLock()
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """Around an import that a thread of the SDK makes late: no fork happens in the middle of it."""
+    with _import_lock:
+        yield
+
+
 class HttpTransport:
     """Sends batches to ``POST {endpoint}/v1/reports``.
 
@@ -155,7 +164,7 @@ class HttpTransport:
 
     def _connected(self) -> "requests.Session":
         if self._session is None:
-            with _import_lock:
+            with importing():
                 import requests  # noqa: PLC0415  100 ms, paid only by a process that sends
 
             self._session = requests.Session()
@@ -207,19 +216,22 @@ class HttpTransport:
         except (RequestException, HTTPError, OSError) as error:
             return Retry(f"network:{type(error).__name__}", answered=False)
 
-    def fetch_registry(self, etag: str) -> Fetched | None:
+    def fetch_registry(self, etag: str, *, signed: bool = False) -> Fetched | None:
         """The published registry; see `Transport`."""
         self._connected()
         from requests import RequestException  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         headers = {"If-None-Match": etag} if etag else {}
+        path = "/v1/registry/signed" if signed else "/v1/registry"
         try:
-            answer = self._request("GET", "/v1/registry", headers, None, _MAX_REGISTRY_BYTES)
+            answer = self._request("GET", path, headers, None, _MAX_REGISTRY_BYTES)
         except (RequestException, HTTPError, OSError):
             return None
         if answer.status == 304 and etag:
             return Fetched(None, etag)
+        if signed:
+            return _signed(answer)
         document = _json(answer.body) if answer.status == 200 else None
         return None if document is None else Fetched(document, answer.headers.get("etag", ""))
 
@@ -244,6 +256,13 @@ class _Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def _signed(answer: _Answer) -> Fetched | None:
+    """The signed form as text: it is read by whoever checks it. Empty where the server says that there is none."""
+    if answer.status == 200:
+        return Fetched(answer.body.decode("utf-8", "replace"), answer.headers.get("etag", ""))
+    return Fetched("", "") if answer.status == 404 else None
 
 
 def _read(answer: "requests.Response", limit: int) -> bytes:

@@ -15,7 +15,9 @@ from scipy.special import betainc, ndtri
 
 from dither_estimator.errors import EstimationError
 from dither_estimator.intervals import debiased, default_interval
+from dither_estimator.longitudinal import std_error_floor
 from dither_protocol import Mechanism
+from dither_protocol.mechanisms import Memoized
 
 SHARES: Final = (0.0, 0.01, 0.1)
 """True shares at which a plan states its errors: absent, rare, common."""
@@ -193,6 +195,8 @@ def plan_document(
 ) -> dict[str, Any]:
     """A plan for each number of reports, and how many a margin takes, as plain objects.
 
+    Of a memoised metric also the floors: the standard error that stays, however often so many devices report.
+
     Args:
         mechanism: the oracle.
         reports: numbers of reports.
@@ -212,6 +216,16 @@ def plan_document(
         "level": level,
         "plans": [_plan_document(plan(mechanism, n, level)) for n in reports],
     }
+    if isinstance(mechanism, Memoized):
+        answer["memoized"] = {
+            "epsilon_permanent": mechanism.epsilon_permanent,
+            "epsilon_second_round": mechanism.second_epsilon,
+            "floors": [
+                {"devices": n, "share": share, "std_error": std_error_floor(mechanism, n, share)}
+                for n in reports
+                for share in SHARES
+            ],
+        }
     if margin is not None:
         answer["margin"] = margin
         answer["reports_for_margin"] = [

@@ -11,9 +11,12 @@ import numpy.typing as npt
 
 from dither_estimator.combination import Combined, combine
 from dither_estimator.estimation import Estimates, Target, estimate
+from dither_estimator.longitudinal import design_effect, std_error_floor, widened
 from dither_estimator.support_total import support_total
+from dither_protocol.mechanisms import Memoized
 from dither_protocol.registry import Metric
-from dither_protocol.registry.metric import Dimensions
+from dither_protocol.registry.guarantees import guarantees
+from dither_protocol.registry.metric import MEMOIZED, Dimensions
 from dither_protocol.windows import Window
 
 LEVEL: Final = 0.95
@@ -38,6 +41,7 @@ class Scope:
         final: whether every report that came in time is counted.
         target: "population"; "reporters" over several windows, since these may hold several reports of one device.
         more: further fields of the document.
+        repeats: most reports of one device; where answers are memoised, these share noise.
     """
 
     window: Document
@@ -45,6 +49,7 @@ class Scope:
     final: bool
     target: Target = "population"
     more: Document = field(default_factory=dict)
+    repeats: int = 1
 
     def head(self, metric: Metric, versions: Document, status: str) -> Document:
         """The fields with which a document begins."""
@@ -72,7 +77,7 @@ def rollup_scope(windows: Sequence[Window], closes: datetime, with_reports: int)
         "windows": {"first": first.label, "last": last.label, "with_reports": with_reports},
     }
     window = _span(f"{first.label}/{last.label}", first.start, last.end)
-    return Scope(window, closes, final=True, target="reporters", more=more)
+    return Scope(window, closes, final=True, target="reporters", more=more, repeats=max(1, with_reports))
 
 
 def instant(when: datetime) -> str:
@@ -153,7 +158,7 @@ def estimate_document(
     """
     suppressed = n < metric.min_reports
     mechanism = metric.mechanism
-    result = None if suppressed else estimate(mechanism, counters, n, level=LEVEL, target=scope.target)
+    result = None if suppressed else _estimated(metric, counters, n, scope)
     return {
         **scope.head(
             metric,
@@ -167,10 +172,12 @@ def estimate_document(
         "epsilon": mechanism.epsilon,
         "p": mechanism.p,
         "q": mechanism.q,
+        **memoized_fields(metric, n, scope.repeats),
         "target": scope.target,
         "level": LEVEL,
         "simultaneous": False,
-        "support_total": None if result is None else _support_total(result),
+        # The spread of the total is that of independent reports.
+        "support_total": None if result is None or _dependent(metric, scope) else _support_total(result),
         "values": [] if result is None else value_rows(metric.labels, result),
     }
 
@@ -194,10 +201,7 @@ def combined_document(scope: Scope, parts: Mapping[int, Part]) -> Document | Non
     versions = [part for _, part in sorted(parts.items()) if part[2] >= part[1].min_reports]
     if len(versions) < 2:
         return None
-    results = [
-        estimate(version.mechanism, counters, n, level=LEVEL, target=scope.target)
-        for counters, version, n in versions
-    ]
+    results = [_estimated(version, counters, n, scope) for counters, version, n in versions]
     result = combine(results)
     metric = versions[-1][1]
     return {
@@ -212,6 +216,7 @@ def combined_document(scope: Scope, parts: Mapping[int, Part]) -> Document | Non
                 "epsilon": version.mechanism.epsilon,
                 "p": version.mechanism.p,
                 "q": version.mechanism.q,
+                **memoized_fields(version, n, scope.repeats),
                 "support": part.supporters.tolist(),
             }
             for (_, version, n), part in zip(versions, results, strict=True)
@@ -220,6 +225,37 @@ def combined_document(scope: Scope, parts: Mapping[int, Part]) -> Document | Non
         "level": LEVEL,
         "simultaneous": False,
         "values": value_rows(metric.labels, result),
+    }
+
+
+def _dependent(metric: Metric, scope: Scope) -> bool:
+    return metric.collection == MEMOIZED and scope.repeats > 1
+
+
+def _estimated(metric: Metric, counters: npt.NDArray[np.int64], n: int, scope: Scope) -> Estimates:
+    mechanism = metric.mechanism
+    plain = estimate(mechanism, counters, n, level=LEVEL, target=scope.target)
+    return widened(plain, mechanism, scope.repeats) if isinstance(mechanism, Memoized) else plain
+
+
+def memoized_fields(metric: Metric, n: int, repeats: int) -> Document:
+    """What a document says about a memoised metric: the floor of its errors, and what its epsilons guarantee.
+
+    ``std_error_floor`` is what stays of the standard error at a share of zero, however many more reports the same
+    devices send; there are n / repeats of them at least.
+    """
+    mechanism = metric.mechanism
+    if not isinstance(mechanism, Memoized):
+        return {}
+    return {
+        "memoized": {
+            "epsilon_permanent": mechanism.epsilon_permanent,
+            "max_distinct_values": metric.max_distinct_values,
+            "repeats": repeats,
+            "design_effect": design_effect(mechanism, repeats),
+            "std_error_floor": None if n == 0 else std_error_floor(mechanism, n / repeats, 0.0),
+            "guarantees": [each._asdict() for each in guarantees(metric)],
+        }
     }
 
 

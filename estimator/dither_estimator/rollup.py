@@ -1,7 +1,8 @@
 """Estimates over 7, 28 and 90 consecutive windows, from the totals of the closed ones.
 
 Of one device there may be a report in each window, so the reports are not independent draws from a population: the
-target is "reporters", the share among these reports (design section 6). That takes fresh noise in each report.
+target is "reporters", the share among these reports (design section 6). Fresh reports have noise of their own each;
+memoised ones of one device share the noise of its permanent answer, and `longitudinal` widens what is said of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -21,7 +22,7 @@ from dither_protocol.windows import ONCE, Window, windows_from, windows_until
 
 def rolls_up(metric: Metric) -> bool:
     """Whether there are estimates over several windows of this metric."""
-    return metric.collection == "fresh" and metric.period != ONCE
+    return metric.period != ONCE
 
 
 @dataclass

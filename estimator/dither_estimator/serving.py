@@ -11,9 +11,11 @@ import numpy as np
 
 from dither_estimator.combination import combine
 from dither_estimator.estimation import Estimates, estimate_of_support
+from dither_estimator.longitudinal import widened
 from dither_estimator.plan import plan_document
 from dither_estimator.publication import Document, value_rows
 from dither_protocol import MechanismError, mechanism
+from dither_protocol.mechanisms import Memoized, memoized
 
 __all__ = ["plan_document", "restate"]
 
@@ -55,11 +57,16 @@ def _estimates(
 ) -> Estimates | None:
     if not supporters or None in supporters:
         return None
+    chain = source.get("memoized")
+    name, epsilon, d = source["mechanism"], source["epsilon"], len(supporters)
     try:
-        oracle = mechanism(source["mechanism"], source["epsilon"], len(supporters))
+        oracle = (
+            memoized(name, epsilon, d, chain["epsilon_permanent"]) if chain else mechanism(name, epsilon, d)
+        )
     except MechanismError:
         return None
     if (oracle.p, oracle.q) != (source.get("p"), source.get("q")):
         return None
     counts = np.array(supporters, dtype=np.int64)
-    return estimate_of_support(oracle, counts, source["n"], level, target, simultaneous=simultaneous)
+    plain = estimate_of_support(oracle, counts, source["n"], level, target, simultaneous=simultaneous)
+    return widened(plain, oracle, chain["repeats"]) if isinstance(oracle, Memoized) and chain else plain

@@ -20,10 +20,12 @@ from dither_protocol.mechanisms import (
     HadamardResponse,
     LocalHashing,
     Mechanism,
+    Memoized,
     ProjectiveGeometryResponse,
     SubsetSelection,
     UnaryEncoding,
 )
+from dither_protocol.mechanisms import mechanism as named
 from dither_protocol.mechanisms.forms import SEEDS, encode_base64url
 
 _MAX_CHUNK_BYTES: Final = 64 << 20
@@ -47,6 +49,10 @@ def randomize_many(mechanism: Mechanism, indexes: Indexes) -> Sequence[Data]:
     """
     if indexes.size and not (indexes.min() >= 0 and indexes.max() < mechanism.d):
         raise MechanismError(f"indexes must be in [0, {mechanism.d})")
+    if isinstance(
+        mechanism, Memoized
+    ):  # one report of a device that never reports again follows the base oracle's law
+        mechanism = named(mechanism.name, mechanism.epsilon, mechanism.d)
     sampler = _SAMPLERS.get(mechanism.name)
     if sampler is None:
         raise MechanismError("there is no vectorised sampler for this mechanism")

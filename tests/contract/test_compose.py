@@ -14,18 +14,24 @@ import yaml
 
 from dither_protocol.store_url import parse_store_url
 from dither_protocol.wire import MAX_BODY_BYTES
+from dither_server.auth import parse_keys
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
 SCALE = sorted(name for name, service in SERVICES.items() if service.get("profiles") == ["scale"])
 STORES = sorted(name for name in SERVICES if "valkey" in name)
-SERVERS = sorted(name for name in SERVICES if "server" in name)
-ESTIMATORS = sorted(name for name in SERVICES if "estimator" in name)
 PROXIES = sorted(name for name in SERVICES if "nginx" in name)
+FOR_DEVICES = sorted(name for name in SERVICES if "server" in name)
+FOR_PEOPLE = sorted(name for name in SERVICES if "operator" in name and name not in PROXIES)
+SERVERS = FOR_DEVICES + FOR_PEOPLE
+ESTIMATORS = sorted(name for name in SERVICES if "estimator" in name)
 JOB = "scale-join"  # ends when its work is done
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
-NGINX = re.sub(r"#.*", "", (ROOT / "deploy/nginx.conf").read_text(encoding="utf-8"))
+CONFIGS = {
+    name: re.sub(r"#.*", "", (ROOT / "deploy" / name).read_text(encoding="utf-8"))
+    for name in ("nginx.conf", "operator.conf")
+}
 PINNED = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+(-[a-z0-9.-]+)?")
 
 
@@ -33,16 +39,27 @@ def _instructions(name: str) -> list[str]:
     return re.findall(rf"^{name} +(.*)$", DOCKERFILE, re.MULTILINE)
 
 
-def _directives(name: str) -> list[str]:
-    return [re.sub(r"\s+", " ", value) for value in re.findall(rf"(?<!\S){name}\s+([^;{{]*);", NGINX)]
+def _directives(config: str, name: str) -> list[str]:
+    found = re.findall(rf"(?<!\S){name}\s+([^;{{]*);", CONFIGS[config])
+    return [re.sub(r"\s+", " ", value) for value in found]
+
+
+def _config_of(proxy: str) -> str:
+    """The configuration in ``deploy/`` that a proxy mounts."""
+    (mounted,) = SERVICES[proxy]["configs"]
+    return Path(COMPOSE["configs"][mounted["source"]]["file"]).name
 
 
 def test_the_services_of_the_two_shapes() -> None:
-    """By default a store, a server, an estimator and a proxy; in the profile a cluster, and two of what works on it."""
-    assert set(SERVICES) - set(SCALE) == {"valkey", "server", "estimator", "nginx"}
+    """By default a store, an estimator, a server for devices and one for people, each behind a proxy of its own.
+
+    In the profile a cluster, and two of what works on it.
+    """
+    people = {"operator", "operator-nginx"}
+    assert set(SERVICES) - set(SCALE) == {"valkey", "server", "estimator", "nginx"} | people
     numbered = [f"scale-{name}" for name in ("estimator-1", "estimator-2", "server-1", "server-2")]
     nodes = [f"scale-valkey-{number}" for number in (1, 2, 3)]
-    assert sorted([*numbered, *nodes, "scale-nginx", JOB]) == SCALE
+    assert sorted([*numbered, *nodes, "scale-nginx", *(f"scale-{name}" for name in people), JOB]) == SCALE
     assert not any("profiles" in service for name, service in SERVICES.items() if name not in SCALE)
 
 
@@ -91,7 +108,7 @@ def test_the_cluster_is_joined_from_its_nodes() -> None:
 
 
 def test_only_nginx_publishes_a_port() -> None:
-    """One service of each shape is reachable from outside, and only from this machine; the others cannot reach out."""
+    """Proxies alone are reachable from outside, and only from this machine; the others cannot reach out."""
     assert sorted(name for name, service in SERVICES.items() if "ports" in service) == PROXIES
     ports = [port for name in PROXIES for port in SERVICES[name]["ports"]]
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -138,11 +155,14 @@ def test_services_wait_for_what_they_need() -> None:
         "valkey": {},
         "server": {"valkey": "service_healthy"},
         "estimator": {"valkey": "service_healthy"},
+        "operator": {"valkey": "service_healthy"},
         "nginx": {"server": "service_healthy"},
+        "operator-nginx": {"operator": "service_healthy"},
         **{name: {} for name in STORES},
         JOB: {name: "service_healthy" for name in STORES if name in SCALE},
         **{name: {JOB: "service_completed_successfully"} for name in SCALE if name in SERVERS + ESTIMATORS},
-        "scale-nginx": {name: "service_healthy" for name in SERVERS if name in SCALE},
+        "scale-nginx": {name: "service_healthy" for name in FOR_DEVICES if name in SCALE},
+        "scale-operator-nginx": {"scale-operator": "service_healthy"},
     }
 
 
@@ -167,19 +187,45 @@ def test_servers_and_estimators_share_one_store(shape: set[str]) -> None:
     assert len({service["environment"]["DITHER_STORE_URL"] for service in both}) == 1
     for server in servers:
         assert server["environment"]["DITHER_REGISTRY"] in [each["target"] for each in server["configs"]]
-        assert server["environment"]["DITHER_KEYS_FILE"] == "/run/secrets/" + server["secrets"][0]
-        assert server["environment"] == servers[0]["environment"]
+        assert _shared(server["environment"]) == _shared(servers[0]["environment"])
     assert all(each["command"] == ["python", "-m", "dither_estimator.worker"] for each in estimators)
-    names = {each["environment"].get("DITHER_WORKER_NAME") for each in estimators}
+    names = {each["environment"]["DITHER_WORKER_NAME"] for each in estimators}
     assert len(names) == len(estimators)
 
 
+def _shared(environment: dict[str, str]) -> dict[str, str]:
+    of_a_role = ("DITHER_ROLE", "FORWARDED_ALLOW_IPS")
+    return {name: value for name, value in environment.items() if name not in of_a_role}
+
+
+def test_only_the_side_for_devices_faces_the_internet() -> None:
+    """What nginx.conf passes on to has no estimates; what operator.conf passes on to takes no reports."""
+    assert {SERVICES[name]["environment"]["DITHER_ROLE"] for name in FOR_DEVICES} == {"ingest"}
+    assert {SERVICES[name]["environment"]["DITHER_ROLE"] for name in FOR_PEOPLE} == {"operator"}
+    assert len(FOR_PEOPLE) == 2
+    assert {name: _config_of(name) for name in PROXIES} == {
+        "nginx": "nginx.conf",
+        "operator-nginx": "operator.conf",
+        "scale-nginx": "nginx.conf",
+        "scale-operator-nginx": "operator.conf",
+    }
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_keys_can_change_without_a_restart(name: str) -> None:
+    """The folder of the keys file is mounted, and cannot be written: a file alone would stay the old one."""
+    (mounted,) = SERVICES[name]["volumes"]
+    assert SERVICES[name]["environment"]["DITHER_KEYS_FILE"] == f"{mounted['target']}/keys.json"
+    assert (mounted["type"], mounted["read_only"]) == ("bind", True)
+    assert mounted["bind"] == {"create_host_path": False}, "a missing folder is an error, not an empty one"
+    folder = mounted["source"].removeprefix(".")
+    assert f"{folder}/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_mounted_files_exist() -> None:
-    """Files that are mounted are in the repository; the keys are made by the operator and never committed."""
+    """Files that are mounted are in the repository."""
     for config in COMPOSE["configs"].values():
         assert (ROOT / config["file"]).is_file()
-    keys = COMPOSE["secrets"]["keys"]["file"].removeprefix(".")
-    assert keys in (ROOT / ".gitignore").read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", SERVERS + ESTIMATORS)
@@ -219,45 +265,63 @@ def test_dockerfile_copies_what_the_context_has() -> None:
     assert set(roots) <= set(copied)
 
 
-def test_nginx_buffers_requests_within_the_limits_of_the_wire() -> None:
+@pytest.mark.parametrize("config", CONFIGS)
+def test_nginx_buffers_requests_within_the_limits_of_the_wire(config: str) -> None:
     """A slow client costs no thread; the largest body passes, stays in memory, and a larger one is refused."""
-    assert _directives("proxy_request_buffering") == ["on"]
-    assert _directives("client_max_body_size") == _directives("client_body_buffer_size") == ["1m"]
+    assert _directives(config, "proxy_request_buffering") == ["on"]
+    assert (
+        _directives(config, "client_max_body_size")
+        == _directives(config, "client_body_buffer_size")
+        == ["1m"]
+    )
     assert MAX_BODY_BYTES == 1 << 20
 
 
-def test_nginx_knows_no_addresses() -> None:
-    """No address of a device is logged or passed on, not even one that another proxy noted."""
-    assert _directives("access_log") == ["off"]
-    assert _directives("error_log") == ["/dev/stderr emerg"]
-    assert not re.search(r"\$(binary_)?remote_|\$proxy_add_x_forwarded_for|\$http_x_|realip", NGINX)
-    removed = {value.split()[0] for value in _directives("proxy_set_header") if value.endswith('""')}
-    assert {"X-Forwarded-For", "X-Real-IP", "Forwarded", "Cookie"} <= removed
+@pytest.mark.parametrize("config", CONFIGS)
+def test_nginx_knows_no_addresses(config: str) -> None:
+    """No address is logged or passed on, not even one that another proxy noted; cookies go to people's side alone."""
+    assert _directives(config, "access_log") == ["off"]
+    assert _directives(config, "error_log") == ["/dev/stderr emerg"]
+    noted = re.sub(r"\$http_x_forwarded_proto\b", "", CONFIGS[config])
+    assert not re.search(r"\$(binary_)?remote_|\$proxy_add_x_forwarded_for|\$http_x_|realip", noted)
+    removed = {value.split()[0] for value in _directives(config, "proxy_set_header") if value.endswith('""')}
+    assert {"X-Forwarded-For", "X-Real-IP", "Forwarded"} <= removed
+    assert ("Cookie" in removed) is (config == "nginx.conf")
 
 
-def test_nginx_listens_where_compose_points() -> None:
-    """Published port, health check and upstream agree with the configuration of nginx and server."""
-    (port,) = _directives("listen")
-    for name in PROXIES:
-        assert SERVICES[name]["ports"][0].endswith(f":{port}")
-        assert f"http://127.0.0.1:{port}/nginx-health" in SERVICES[name]["healthcheck"]["test"]
-    for name in SERVERS:
-        bind_port = SERVICES[name]["environment"]["DITHER_BIND"].rpartition(":")[2]
-        assert f"server:{bind_port} resolve" in _directives("server")
-    scaled = [SERVICES[name]["networks"]["scale"]["aliases"] for name in SERVERS if name in SCALE]
-    assert scaled == [["server"], ["server"]], "the name that nginx resolves stands for all of them"
-    assert NGINX.count("{") == NGINX.count("}")
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_nginx_listens_where_compose_points(proxy: str) -> None:
+    """Published port, health check and upstream agree with the configuration of nginx and of what it waits for."""
+    config = _config_of(proxy)
+    (port,) = _directives(config, "listen")
+    assert SERVICES[proxy]["ports"][0].endswith(f":{port}")
+    assert f"http://127.0.0.1:{port}/nginx-health" in SERVICES[proxy]["healthcheck"]["test"]
+    (upstream,) = [value for value in _directives(config, "server") if value.endswith("resolve")]
+    host, _, bind_port = upstream.removesuffix(" resolve").partition(":")
+    for behind in SERVICES[proxy]["depends_on"]:
+        assert SERVICES[behind]["environment"]["DITHER_BIND"].rpartition(":")[2] == bind_port
+        networks = SERVICES[behind]["networks"]
+        (names,) = [networks[name]["aliases"] for name in networks] if behind in SCALE else ([behind],)
+        assert names == [host], "the name that nginx resolves stands for all of them"
+    assert CONFIGS[config].count("{") == CONFIGS[config].count("}")
 
 
 def test_nginx_keeps_the_paths_for_machines_inside() -> None:
-    """Health and monitoring are not answered to the outside."""
-    hidden = re.findall(r"location = (\S+) \{ return 404; \}", NGINX)
-    assert sorted(hidden) == ["/healthz", "/metrics", "/readyz"]
+    """Health is not answered to the outside, monitoring to no device."""
+    hidden = {
+        config: sorted(re.findall(r"location = (\S+) \{ return 404; \}", text))
+        for config, text in CONFIGS.items()
+    }
+    assert hidden == {
+        "nginx.conf": ["/healthz", "/metrics", "/readyz"],
+        "operator.conf": ["/healthz", "/readyz"],
+    }
 
 
-def test_nginx_problems_are_json() -> None:
+@pytest.mark.parametrize("config", CONFIGS)
+def test_nginx_problems_are_json(config: str) -> None:
     """What nginx refuses by itself has the form of the API's own errors."""
-    bodies = [json.loads(text) for text in re.findall(r"return \d+ '(.*)';", NGINX)]
+    bodies = [json.loads(text) for text in re.findall(r"return \d+ '(.*)';", CONFIGS[config])]
     assert {body["status"]: body["retryable"] for body in bodies} == {413: False, 503: True}
 
 
@@ -266,10 +330,11 @@ def test_key_script_of_the_readme(tmp_path: Path) -> None:
     found = re.search(r"<<'END'\n(.*?)\n +END\n", (ROOT / "deploy/README.md").read_text(), re.DOTALL)
     assert found
     (tmp_path / "deploy").mkdir()
+    file = tmp_path / "deploy" / "keys" / "keys.json"
     command = [sys.executable, "-c", textwrap.dedent(found[1])]
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
     keys = dict(line.split(": ") for line in printed.stdout.splitlines())
-    written = json.loads((tmp_path / "deploy/keys.json").read_text())
+    written = json.loads(file.read_text())
     assert set(keys) == {"ingest", "admin"}
     assert written == {
         "keys": [
@@ -277,3 +342,7 @@ def test_key_script_of_the_readme(tmp_path: Path) -> None:
             for role, key in keys.items()
         ]
     }
+    assert len(parse_keys(file.read_bytes())) == 2
+    again = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
+    assert (again.returncode, again.stdout) == (1, ""), "keys in use are not lost by a second run"
+    assert json.loads(file.read_text()) == written

@@ -25,12 +25,14 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from dither_protocol.registry import parse_registry
 from dither_server.app import create_app
 from dither_server.openapi.operations import OPERATIONS
 from dither_server.problems import KINDS
 from support.dashboard import Site, fill, running_site
 from support.server import INGEST_KEY, OPERATOR_KEY, bearer
 from support.server import settings as server_settings
+from support.signing import SigningKey, signed
 from support.store import running_store
 
 CASES = 2_000
@@ -128,11 +130,28 @@ def test_real_answers_are_what_the_document_says(site: Site, document: dict[str,
     for path, methods in document["paths"].items():
         for name in metrics if "{name}" in path else [""]:
             for query in queries if path.endswith("/estimates") else [""]:
-                if "get" in methods:
+                if "get" in methods and path != "/v1/registry/signed":  # this one is not signed
                     answer = site.server.get(path.replace("{name}", name) + query)
                     assert answer.status_code == 200, answer.text
                     schema = methods["get"]["responses"]["200"]["content"]["application/json"]["schema"]
                     jsonschema_rs.validate(schema | components, answer.json(), validate_formats=True)
+
+
+def test_a_signed_registry_is_what_the_document_says(
+    site: Site, document: dict[str, Any], tmp_path: Path
+) -> None:
+    """The envelope of a server that has one, and the problem of one that has none."""
+    envelope = signed(parse_registry(_text(site)).document, 3, SigningKey()).decode()
+    app = create_app(server_settings(tmp_path, site.valkey.url, registry_text=envelope))
+    methods = document["paths"]["/v1/registry/signed"]["get"]["responses"]
+    for client, status in ((app.test_client(), 200), (None, 404)):
+        answer = (
+            client.get("/v1/registry/signed") if client else site.server.get("/v1/registry/signed", key=None)
+        )
+        assert answer.status_code == status
+        (media,) = methods[str(status)]["content"].values()
+        found = answer.json if client else answer.json()
+        jsonschema_rs.validate(media["schema"] | {"components": document["components"]}, found)
 
 
 def _without_keys(document: dict[str, Any]) -> dict[str, Any]:

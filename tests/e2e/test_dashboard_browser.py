@@ -16,24 +16,26 @@ import pytest
 import requests
 from playwright.sync_api import Browser
 
-from support.browser import SIZES, Visitor, axe_script, running_chromium, screenshots, violations, visiting
+from support.browser import SIZES, axe_script, screenshots, violations, visiting
 from support.dashboard import HOSTILE, Site, fill, running_site
+from support.dashboard_visit import (
+    HANG_LIMIT_S,
+    api_document,
+    compare,
+    n_is,
+    shown_n,
+    sign_in,
+    wait,
+    window_is,
+)
 from support.server import OPERATOR_KEY, bearer
 from support.store import running_store
 
 DEVICES = 3_000
 SDK_CLIENTS = 200
 METRICS = 4
-HANG_LIMIT_S = 240
 PAGES = ("/", "/metrics/dark_mode", "/metrics/hostile", "/metrics/language", "/metrics/rare", "/metrics/never",
          "/privacy", "/health")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all; each test opens windows of its own."""
-    with running_chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -42,61 +44,6 @@ def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with running_store() as valkey, running_site(tmp_path_factory.mktemp("site"), valkey) as found:
         fill(found)
         yield found
-
-
-def _sign_in(visitor: Visitor) -> None:
-    visitor.page.goto(f"/login?token={OPERATOR_KEY}")
-    assert "token" not in visitor.page.url
-
-
-def _n(visitor: Visitor, selector: str) -> int:
-    return int(visitor.page.locator(selector).get_attribute("data-n") or "")
-
-
-def _wait(visitor: Visitor, condition: str) -> None:
-    """Wait for a JavaScript condition on the page, without any reload. The page's policy forbids Playwright's own."""
-    loaded = "performance.timeOrigin"
-    begun, deadline = visitor.page.evaluate(loaded), time.monotonic() + HANG_LIMIT_S
-    while not visitor.page.evaluate(condition):
-        assert time.monotonic() < deadline, condition
-        visitor.page.wait_for_timeout(50)
-    assert visitor.page.evaluate(loaded) == begun, "the page was loaded again"
-
-
-def _n_is(n: int, selector: str = "dd.big") -> str:
-    return f"document.querySelector('{selector}')?.dataset.n === '{n}'"
-
-
-def _window_is(document: dict[str, Any]) -> str:
-    label = document["window"]["label"]
-    return f"document.querySelector('#block-values-version-1 h2').textContent.includes('{label}')"
-
-
-def _api(base_url: str, key: str, metric: str, dimensions: str = "*") -> dict[str, Any]:
-    answer = requests.get(
-        f"{base_url}/v1/metrics/{metric}/estimates",
-        params={"dimensions": dimensions},
-        headers=bearer(key),
-        timeout=60,
-    ).json()
-    document: dict[str, Any] = answer["versions"][-1]["estimates"][-1]
-    return document
-
-
-def _compare(figure: dict[str, Any], document: dict[str, Any]) -> None:
-    """Bars, marks and both ends of each whisker are the estimates and intervals of a document."""
-    bars, raw = figure["data"]
-    expected = sorted(document["values"], key=lambda value: -value["estimate"])
-    if len(expected) == 2:
-        expected = document["values"]
-    assert bars["x"] == [value["estimate"] for value in expected]
-    for place, value in enumerate(expected):
-        low = raw["x"][place] - raw["error_x"]["arrayminus"][place]
-        high = raw["x"][place] + raw["error_x"]["array"][place]
-        assert [low, high] == pytest.approx(value["interval"], abs=1e-12)
-    axis = figure["layout"]["xaxis"]
-    assert axis["zeroline"]
-    assert axis["range"][0] <= 0 < axis["range"][1]  # the true zero is in sight
 
 
 @contextmanager
@@ -132,19 +79,19 @@ def test_a_demo_is_watched_from_its_first_report_to_its_last(browser: Browser, t
         page = visitor.page
         page.goto(f"/login?token={token}")
         assert page.url == f"{base_url}/"
-        before, everything = _n(visitor, "#counted"), (DEVICES + SDK_CLIENTS) * METRICS
-        _wait(visitor, f"Number(document.querySelector('#counted').dataset.n) > {before}")
-        _wait(visitor, _n_is(everything, "#counted"))
+        before, everything = shown_n(visitor, "#counted"), (DEVICES + SDK_CLIENTS) * METRICS
+        wait(visitor, f"Number(document.querySelector('#counted').dataset.n) > {before}")
+        wait(visitor, n_is(everything, "#counted"))
         counts = f'.metric [data-n="{DEVICES + SDK_CLIENTS}"]'
-        _wait(visitor, f"document.querySelectorAll('{counts}').length === {METRICS}")
+        wait(visitor, f"document.querySelectorAll('{counts}').length === {METRICS}")
         for name in ("default_browser", "dark_mode"):
             page.goto(f"/metrics/{name}")
-            _compare(visitor.figure("values-version-1"), _api(base_url, token, name))
+            compare(visitor.figure("values-version-1"), api_document(base_url, token, name))
             page.select_option("#dimensions", label="os = macos")
             page.wait_for_url("**dimensions=os%3Dmacos*")
-            document = _api(base_url, token, name, "os=macos")
-            _wait(visitor, _n_is(document["n"]))
-            _compare(visitor.figure("values-version-1"), document)
+            document = api_document(base_url, token, name, "os=macos")
+            wait(visitor, n_is(document["n"]))
+            compare(visitor.figure("values-version-1"), document)
         page.goto("/health")
         assert "balanced" in visitor.sees("#ledger")
         assert process.poll() is None
@@ -168,7 +115,7 @@ def test_every_page_fits_and_breaks_nothing(
     with visiting(browser, site.server.url, width=SIZES[size], scheme=scheme) as visitor:
         visitor.page.goto("/login")
         assert axe is None or violations(visitor.page, axe) == []
-        _sign_in(visitor)
+        sign_in(visitor)
         for path in PAGES:
             visitor.page.goto(path)
             visitor.page.wait_for_selector("#pulse[data-state=live]")
@@ -185,35 +132,35 @@ def test_choices_change_the_page_in_place(browser: Browser, site: Site) -> None:
     """Dimension, norm_sub, window and span are switched by the keyboard; Back undoes, the address can be kept."""
     with visiting(browser, site.server.url) as visitor:
         page = visitor.page
-        _sign_in(visitor)
+        sign_in(visitor)
         page.goto("/metrics/dark_mode")
-        everyone = _api(site.server.url, OPERATOR_KEY, "dark_mode")
-        _compare(visitor.figure("values-version-1"), everyone)
+        everyone = api_document(site.server.url, OPERATOR_KEY, "dark_mode")
+        compare(visitor.figure("values-version-1"), everyone)
         page.focus("#dimensions")
         page.keyboard.press("ArrowDown")
-        linux = _api(site.server.url, OPERATOR_KEY, "dark_mode", "os=linux")
-        _wait(visitor, _n_is(linux["n"]))
-        _compare(visitor.figure("values-version-1"), linux)
+        linux = api_document(site.server.url, OPERATOR_KEY, "dark_mode", "os=linux")
+        wait(visitor, n_is(linux["n"]))
+        compare(visitor.figure("values-version-1"), linux)
         assert page.evaluate("document.activeElement.id") == "dimensions"
         page.focus("input[name=values]")
         page.keyboard.press("ArrowRight")
-        _wait(visitor, "document.querySelector('#chart-values-version-1').data[0].name === 'norm_sub'")
+        wait(visitor, "document.querySelector('#chart-values-version-1').data[0].name === 'norm_sub'")
         bars, raw = visitor.figure("values-version-1")["data"]
         assert bars["x"] == [value["norm_sub"] for value in linux["values"]]
         assert raw["x"] == [
             value["estimate"] for value in linux["values"]
         ]  # the interval stays with the estimate
         page.click("#earlier")
-        _wait(visitor, f"!{_window_is(linux)}")
+        wait(visitor, f"!{window_is(linux)}")
         assert "window=" in page.url
         assert "values=norm_sub" in page.url
         kept = page.url
         page.go_back()
-        _wait(visitor, _window_is(linux))
+        wait(visitor, window_is(linux))
         page.goto(kept)
         assert page.is_checked("input[value=norm_sub]")
         page.select_option("#over", "7")
-        _wait(visitor, "document.querySelector('#nothing') !== null")
+        wait(visitor, "document.querySelector('#nothing') !== null")
         assert "dimensions" not in page.url
         assert visitor.faults == []
 
@@ -222,18 +169,18 @@ def test_an_open_page_follows_and_what_a_person_did_stays(browser: Browser, site
     """New reports appear in numbers and chart; opened details, the focus and a scrolled table are left as they were."""
     with visiting(browser, site.server.url, width=SIZES["phone"]) as visitor:
         page = visitor.page
-        _sign_in(visitor)
+        sign_in(visitor)
         page.goto("/metrics/dark_mode")
         visitor.figure("values-version-1")
         block = "#block-values-version-1"
         page.click(f"{block} summary")
         page.evaluate("document.querySelector('#scroll-values-version-1').scrollLeft = 60")
         page.focus("#permalink-values-version-1")
-        before = _n(visitor, f"{block} dd.big")
+        before = shown_n(visitor, f"{block} dd.big")
         site.send("dark_mode", 200, [0.2, 0.8])
         site.publish()
-        _wait(visitor, _n_is(before + 200, f"{block} dd.big"))
-        _compare(visitor.figure("values-version-1"), _api(site.server.url, OPERATOR_KEY, "dark_mode"))
+        wait(visitor, n_is(before + 200, f"{block} dd.big"))
+        compare(visitor.figure("values-version-1"), api_document(site.server.url, OPERATOR_KEY, "dark_mode"))
         assert page.get_attribute(f"{block} details", "open") is not None
         assert page.evaluate("document.activeElement.id") == "permalink-values-version-1"
         assert page.evaluate("document.querySelector('#scroll-values-version-1').scrollLeft") == 60
@@ -246,14 +193,14 @@ def test_hostile_labels_stay_texts_in_charts(browser: Browser, site: Site) -> No
         page = visitor.page
         dialogs: list[str] = []
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-        _sign_in(visitor)
+        sign_in(visitor)
         page.goto("/metrics/hostile")
         visitor.figure("history")
         ticks = page.locator("#chart-values-version-1 .ytick").all_text_contents()
         shown = {re.sub("[\u2068\u2069\u00a0 ]+", " ", tick).strip() for tick in ticks}
         assert {"<script>alert(1)</script>", "=cmd|' /C calc'!A0", "plain"} <= shown
         assert [tick for tick in shown if tick.startswith("<b>bold</b><img")]
-        _compare(visitor.figure("values-version-1"), _api(site.server.url, OPERATOR_KEY, "hostile"))
+        compare(visitor.figure("values-version-1"), api_document(site.server.url, OPERATOR_KEY, "hostile"))
         assert page.locator("main img, main b, main script").count() == 0
         titles = page.locator("#block-values-version-1 .label").evaluate_all(
             "all => all.map(each => each.title)"
@@ -271,7 +218,7 @@ def test_hostile_labels_stay_texts_in_charts(browser: Browser, site: Site) -> No
 def test_a_picture_is_saved_with_its_facts(browser: Browser, site: Site, tmp_path: Path) -> None:
     """Both charts of a page can be saved as PNG, within the policy of the page; the CSV comes with its name."""
     with visiting(browser, site.server.url, accept_downloads=True) as visitor:
-        _sign_in(visitor)
+        sign_in(visitor)
         visitor.page.goto("/metrics/hostile")
         visitor.figure("history")
         for button in ("values-version-1", "history"):
@@ -292,7 +239,7 @@ def test_a_page_says_when_it_is_no_longer_told(browser: Browser, site: Site) -> 
     """Without its store the page keeps its numbers and says that they are old, then goes on; so it does signed out."""
     with visiting(browser, site.server.url) as visitor:
         page = visitor.page
-        _sign_in(visitor)
+        sign_in(visitor)
         page.goto("/metrics/language")
         page.wait_for_selector("#pulse[data-state=live]")
         n = visitor.sees("dd.big >> nth=0")
@@ -322,14 +269,14 @@ def test_it_can_be_used_without_a_mouse_and_without_scripts(browser: Browser, si
         assert page.locator(":focus").inner_text() == "Skip to content"
         page.keyboard.press("Enter")
         assert page.url.endswith("#main")
-        document = _api(site.server.url, OPERATOR_KEY, "dark_mode")
+        document = api_document(site.server.url, OPERATOR_KEY, "dark_mode")
         cells = page.locator("#block-values-version-1 tbody tr >> nth=0 >> td").all()
         assert float(cells[0].get_attribute("data-number") or "") == document["values"][0]["estimate"]
         page.select_option("#dimensions", label="os = linux")
         page.click("#controls button.main")
         assert "dimensions=os%3Dlinux" in page.url
-        linux = _api(site.server.url, OPERATOR_KEY, "dark_mode", "os=linux")
-        assert _n(visitor, "#block-values-version-1 dd.big") == linux["n"]
+        linux = api_document(site.server.url, OPERATOR_KEY, "dark_mode", "os=linux")
+        assert shown_n(visitor, "#block-values-version-1 dd.big") == linux["n"]
         page.click("text=Sign out")
         page.goto("/privacy")
         assert page.url.endswith("/login?next=%2Fprivacy")
@@ -339,7 +286,7 @@ def test_it_can_be_used_without_a_mouse_and_without_scripts(browser: Browser, si
 def test_the_window_before_a_gap_is_reached(browser: Browser, site: Site) -> None:
     """An hour without reports can be shown, says that it has none, and leads back."""
     with visiting(browser, site.server.url) as visitor:
-        _sign_in(visitor)
+        sign_in(visitor)
         early = site.registry.metrics["dark_mode"].window_at(_start(site) - timedelta(hours=1))
         visitor.page.goto(f"/metrics/dark_mode?window={early.label}")
         assert early.label in visitor.sees("#nothing")

@@ -185,6 +185,50 @@ def test_the_ledger_is_that_of_the_api(site: Site) -> None:
     assert "balanced" in page.root.one("section", id="ledger").text
 
 
+def test_refused_reports_are_shown_by_reason_metric_and_version(site: Site) -> None:
+    """Each row of the table is one of /v1/ledger; what was of no known version is in none."""
+    table = site.page("/health").root.one("table", id="refused-versions")
+    rows = [[cell.text for cell in row.every("th") + row.every("td")] for row in table.every("tr")[1:]]
+    ledger = requests.get(
+        f"{site.server.url}/v1/ledger", headers={"Authorization": f"Bearer {OPERATOR_KEY}"}, timeout=60
+    ).json()
+    assert rows == [
+        ["dark_mode", "1 current", "2", "payload-invalid"],
+        ["language", "1 current", "1", "report-too-old"],
+    ]
+    assert [list(map(str, each.values())) for each in ledger["rejected_by_version"]] == [
+        [metric, version.partition(" ")[0], reason, reports] for metric, version, reports, reason in rows
+    ]
+    refused = {each["metric"]: each["rejected"] for each in ledger["metrics"] if each["rejected"]}
+    assert refused == {
+        "dark_mode": {"payload-invalid": 2},
+        "_unknown": {"report-too-old": 1, "unknown-version": 1},
+    }
+
+
+@pytest.mark.parametrize("query", [{"level": "0.99"}, {"level": "0.8", "simultaneous": "true"}])
+def test_other_intervals_are_those_of_the_api(site: Site, query: dict[str, str]) -> None:
+    """In table, chart and CSV of a metric, of the window shown and of all windows of its history."""
+    address = "&".join(f"{name}={value}" for name, value in query.items())
+    documents = _api(site, "hostile", dimensions="*", **query)
+    page = site.page(f"/metrics/hostile?{address}")
+    block = page.root.one("section", id="block-values-version-1")
+    for value in documents[-1]["values"]:
+        cell = next(cells for label, cells in _rows(block).items() if label == value["value"])[2]
+        assert _numbers(cell) == value["interval"]
+    charts = site.server.get(f"/live/metrics/hostile?{address}", key=None).json()["charts"]
+    for line in charts["history"]["lines"]:
+        along = [
+            each for document in documents for each in document["values"] if each["value"] == line["label"]
+        ]
+        assert list(zip(line["lower"], line["upper"], strict=True)) == [
+            tuple(each["interval"]) for each in along
+        ]
+    text = site.server.get(f"/metrics/hostile/history.csv?{address}", key=None).text
+    found = [[float(row["lower"]), float(row["upper"])] for row in csv.DictReader(io.StringIO(text))]
+    assert found == [value["interval"] for document in documents for value in document["values"]]
+
+
 def test_the_overview_tells_what_each_metric_is_worth(site: Site) -> None:
     """Latest n, leading shares with error and interval, method, target, epsilon; suppressed and silent are said."""
     page = site.page("/")
@@ -279,6 +323,10 @@ def test_versions_are_combined_or_stand_side_by_side(tmp_path: Path, more: str) 
             site.sign_in()
             page = site.page("/metrics/language").root
             charts = site.server.get("/live/metrics/language", key=None).json()["charts"]
+            at_once = site.page("/metrics/language?simultaneous=true").root
+    rule = at_once.one("p", id="rule").text
+    assert ("different labels" if more else "no simultaneous intervals over several versions") in rule
+    assert len(at_once.one("div", class_="blocks beside").every("section")) == 2
     if more:
         assert "different labels" in page.one("p", id="rule").text
         assert charts.keys() == {"values-version-1", "values-version-2"}

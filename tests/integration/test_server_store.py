@@ -2,11 +2,25 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from dither_protocol.storage import LAYOUT, META_KEY
-from support.server import REGISTRY, batch, report, running_server, start_gunicorn, stop_gunicorn, write_files
+from dither_server.store import Store
+from dither_server.store_rules import StoreUnavailable
+from support.cluster import running_cluster
+from support.server import (
+    REGISTRY,
+    batch,
+    registry,
+    report,
+    running_server,
+    settings,
+    start_gunicorn,
+    stop_gunicorn,
+    write_files,
+)
 from support.store import running_store
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -155,3 +169,16 @@ def test_a_killed_worker_is_replaced_and_nothing_is_counted_twice(tmp_path):
                     time.sleep(0.02)
         (_, accepted, _), entries = _received(store)
         assert (accepted, entries) == (60, 60)
+
+
+def test_each_master_of_a_cluster_tells_its_own_memory(tmp_path: Path) -> None:
+    """By its name; where one of them is away the rest is not the whole, and says so."""
+    with running_cluster() as cluster:
+        store = Store(settings(tmp_path, cluster.url), registry())
+        store.catalogue()
+        found = store.memory()
+        assert {name.rpartition(":")[2] for name in found} == {str(node.port) for node in cluster.nodes}
+        assert all(each is not None and each.policy == "noeviction" for each in found.values())
+        cluster.nodes[1].kill()
+        with pytest.raises(StoreUnavailable):
+            store.memory()

@@ -1,5 +1,6 @@
 """The books of a service in the test's own process: sending, asking, counting, measuring between steps of others."""
 
+import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,9 +11,11 @@ from redis.client import Pipeline
 
 from dither_estimator.worker import Worker
 from dither_protocol.storage import PartitionKeys, partition_tags
+from dither_protocol.wire import new_batch_id
 from dither_server.app import create_app
 from dither_server.catalogue import Catalogue
 from dither_server.conservation import Conservation, View
+from dither_server.looking import look
 from dither_server.measuring import measure
 from support.server import INGEST_KEY, NOW, OPERATOR_KEY, Clock, batch, bearer, registry, report, settings
 from support.store import Store
@@ -89,12 +92,50 @@ def count_all(worker: Worker) -> None:
         pass
 
 
+def life(client: FlaskClient, worker: Worker, draw: random.Random) -> Callable[[], None]:
+    """Uploads, retries and counting, one or more at a time."""
+    known = [new_batch_id()]
+    windows = [f"2126-11-{day}" for day in (26, 27, 28, 29)]
+
+    def happens() -> None:
+        for _ in range(draw.randint(0, 4)):
+            if draw.random() < 0.3:
+                worker.count()
+                continue
+            if draw.random() < 0.7:
+                known.append(new_batch_id())
+            reports = [report(window=draw.choice(windows), data=draw.randint(0, 2)) for _ in range(5)]
+            reports += [report("browser", 3)] * draw.randint(0, 2) + [{}] * draw.randint(0, 1)
+            send(client, *reports, batch_id=draw.choice(known[-3:]))
+
+    return happens
+
+
 def measure_now(
     client: Any, partitions: Sequence[PartitionKeys] = KEYS, budget_s: float = LONG_S
 ) -> Conservation:
     """The usual view at `NOW`, through a client that may be `Interleaved`."""
     view = View.from_query({}, Catalogue(registry()), NOW)
     return measure(client, partitions, view, budget_s, lambda keys: nullcontext())
+
+
+def look_now(
+    client: Any, partitions: Sequence[PartitionKeys] = KEYS, budget_s: float = LONG_S
+) -> Conservation:
+    """A look at the whole, through a client that may be `Interleaved`."""
+    return look(client, partitions, registry().metrics, budget_s, lambda keys: nullcontext())
+
+
+def plant(redis: Any, keys: PartitionKeys, windows: Sequence[str], metric: str = "toolbar") -> None:
+    """Accounts of ten counted reports each, and the sums of their metric with them."""
+    account = {"received": 12, "accepted": 10, "counted": 10, "duplicate": 1, "rejected:payload-invalid": 1}
+    with redis.pipeline(transaction=False) as pipe:
+        for window in windows:
+            pipe.hset(keys.outcome(metric, window), mapping=account)
+            pipe.sadd(keys.outcomes, f"{metric}:{window}")
+        for word, reports in account.items():
+            pipe.hincrby(keys.ever(metric), word, reports * len(windows))
+        pipe.execute()
 
 
 class Interleaved:

@@ -8,11 +8,25 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
+import requests
+
+from dither_client import randomize
 from dither_estimator.store import Store
 from dither_estimator.worker import Worker
 from dither_fleet import Fleet, MetricTruth
-from dither_protocol.registry import Registry, parse_registry
-from support.server import INGEST_KEY, OPERATOR_KEY, Server, running_server, write_files
+from dither_protocol.registry import Metric, Registry, parse_registry
+from dither_server.app import create_app
+from support.server import (
+    INGEST_KEY,
+    OPERATOR_KEY,
+    Server,
+    batch,
+    bearer,
+    running_server,
+    settings,
+    write_files,
+)
 from support.store import Store as Valkey
 
 LONG = "long " * 59 + "label"
@@ -101,6 +115,10 @@ def registry_text(version: int = 1, *, more: str = "") -> str:
     return text
 
 
+REFUSED = ("payload-invalid", "payload-invalid", "report-too-old", "unknown-version")
+"""Why the reports of `Site.send_refused` are refused, in their order."""
+
+
 @dataclass
 class Site:
     """A live service.
@@ -110,12 +128,14 @@ class Site:
         valkey: its store.
         registry: what it asks.
         worker: counts and publishes when the test says so, in this process.
+        folder: has the registry and the keys.
     """
 
     server: Server
     valkey: Valkey
     registry: Registry
     worker: Worker
+    folder: Path
 
     def send(
         self,
@@ -135,6 +155,49 @@ class Site:
             devices, seed=1, threads=1
         )
         assert sent.accepted[metric] == devices, sent
+
+    def send_long_ago(self, metric: str, devices: int, shares: list[float], ago: timedelta) -> None:
+        """Let devices have answered when a window was open that is closed now, with real noise.
+
+        The batch goes through a server of this process whose clock stands then, into the same store.
+        """
+        when = datetime.now(UTC) - ago
+        asked = self.registry.metrics[metric]
+        app = create_app(
+            settings(self.folder, self.valkey.url, registry_text=(self.folder / "registry.toml").read_text()),
+            clock=lambda: when,
+        )
+        held = np.random.default_rng(1).choice(len(shares), size=devices, p=shares).tolist()
+        fields = {"metric": metric, "version": asked.version, "params": asked.params_hash}
+        fields["window"] = asked.window_at(when).label
+        reports = [fields | {"data": randomize(asked.mechanism, index)} for index in held]
+        sent = batch(*reports, until=when.date() + timedelta(days=1))
+        answer = app.test_client().post("/v1/reports", json=sent, headers=bearer())
+        assert answer.json == {"accepted": devices, "duplicate": False, "rejected": []}, answer.text
+
+    def send_refused(self) -> None:
+        """Send what is refused: two payloads that no mechanism made, a window long closed, and a made-up version."""
+        now = datetime.now(UTC)
+        dark, language = self.registry.metrics["dark_mode"], self.registry.metrics["language"]
+
+        def about(metric: Metric, when: datetime, **changes: object) -> dict[str, object]:
+            fields: dict[str, object] = {
+                "metric": metric.name,
+                "version": metric.version,
+                "params": metric.params_hash,
+            }
+            fields |= {"window": metric.window_at(when).label, "data": 9}
+            return (
+                fields
+                | {"dimensions": {name: values[0] for name, values in metric.dimensions.items()}}
+                | changes
+            )
+
+        old = about(language, now - timedelta(days=40))
+        refused = [about(dark, now), about(dark, now), old, about(dark, now, version=99)]
+        sent = batch(*refused, until=now.date() + timedelta(days=1))
+        answer = requests.post(f"{self.server.url}/v1/reports", json=sent, headers=bearer(), timeout=60)
+        assert [each["type"] for each in answer.json()["rejected"]] == list(REFUSED), answer.text
 
     def publish(self) -> None:
         """Count everything that waits, and publish it."""
@@ -159,7 +222,7 @@ def running_site(folder: Path, valkey: Valkey, *, version: int = 1, more: str = 
     text = registry_text(version, more=more)
     write_files(folder, text)
     with running_server(folder, valkey.url, {"DITHER_WORKERS": "2"}) as server:
-        yield Site(server, valkey, parse_registry(text), Worker(Store(valkey.url)))
+        yield Site(server, valkey, parse_registry(text), Worker(Store(valkey.url)), folder)
 
 
 def fill(site: Site) -> None:
@@ -170,6 +233,7 @@ def fill(site: Site) -> None:
         site.send("hostile", 500, [0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.0], ago=timedelta(days=days))
     site.send("language", 600, [0.6, 0.3, 0.1] + [0.0] * (len(site.registry.metrics["language"].labels) - 3))
     site.send("rare", 20, [0.5, 0.5])
+    site.send_refused()
     site.publish()
 
 

@@ -44,6 +44,7 @@ class ScriptedServer:
         bodies: of the batches it was sent.
         headers: of those requests.
         gets: headers of the requests for the registry.
+        paths: of those.
         connections: how many were opened.
     """
 
@@ -53,6 +54,7 @@ class ScriptedServer:
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     gets: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     connections: int = 0
 
     def next_answer(self) -> Answer:
@@ -86,6 +88,7 @@ def scripted_server(*answers: Answer, keep_alive: bool = False) -> Iterator[Scri
         def do_GET(self) -> None:
             with lock:
                 script.gets.append(dict(self.headers.items()))
+                script.paths.append(self.path)
                 answer = script.next_registry()
             self.say(answer)
 

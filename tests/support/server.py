@@ -147,7 +147,8 @@ def bearer(key: str = INGEST_KEY) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -204,7 +205,7 @@ def start_gunicorn(folder: Path, store_url: str, environ: Mapping[str, str] | No
     registry_path, keys_path = folder / "registry.toml", folder / "keys.json"
     if not registry_path.exists():
         write_files(folder)
-    port = _free_port()
+    port = free_port()
     given = {name: value for name, value in os.environ.items() if not name.startswith("DITHER_")}
     given |= {
         "DITHER_STORE_URL": store_url,

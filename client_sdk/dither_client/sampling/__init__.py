@@ -25,7 +25,8 @@ _SAMPLERS: dict[str, Callable[[Mechanism, int], Data]] = {
 def randomize(mechanism: Mechanism, index: int) -> Data:
     """Randomise one answer: a pure function of the answer and operating-system randomness.
 
-    Calling it twice on the same answer spends the epsilon twice; `Client.record` keeps the ledger.
+    Calling it twice on the same answer spends the epsilon twice; `Client.record` keeps the ledger. Of a memoised
+    metric it gives the first report of a new device, whose permanent answer nobody keeps.
 
     Args:
         mechanism: from `dither_protocol.mechanism`.
@@ -41,6 +42,10 @@ def randomize(mechanism: Mechanism, index: int) -> Data:
     if type(index) is not int or not 0 <= index < mechanism.d:
         raise MechanismError(f"the index must be a whole number in [0, {mechanism.d})")
     sampler = _SAMPLERS.get(mechanism.name)
+    if hasattr(mechanism, "epsilon_permanent"):  # a chain, under the name of its base oracle
+        from dither_client.sampling import memoized  # noqa: PLC0415  few apps have memoised metrics
+
+        sampler = memoized.sample
     if sampler is None:
         raise MechanismError("there is no sampler for this mechanism")
     return sampler(mechanism, index)

@@ -1,5 +1,6 @@
 """Samplers of the unary encodings ``sue`` and ``oue``."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import cast
 
@@ -10,7 +11,7 @@ from dither_protocol.mechanisms.unary import UnaryEncoding
 from dither_protocol.mechanisms.weights import SCALE_BITS
 
 
-def bernoulli_bits(threshold: int, count: int) -> int:
+def bernoulli_bits(threshold: int, count: int, digits: Callable[[int], bytes] | None = None) -> int:
     """``count`` independent bits as one integer, each 1 with probability exactly threshold / 2^32.
 
     A bit is 1 where a uniform 32-bit number lies below the threshold. Comparing from the lowest digit up, a 1
@@ -22,16 +23,17 @@ def bernoulli_bits(threshold: int, count: int) -> int:
     Args:
         threshold: in [0, 2^32).
         count: number of bits, at least 1.
+        digits: gives so many uniform bytes; the operating system's unless told otherwise.
     """
     steps = _steps(threshold)
     size = (count + 7) // 8
-    pool = entropy.random_bytes(size * len(steps))
+    pool = (digits or entropy.random_bytes)(size * len(steps))
     verdicts = 0
     at = 0
     for is_one in steps:
-        digits = int.from_bytes(pool[at : at + size], "little")
+        drawn = int.from_bytes(pool[at : at + size], "little")
         at += size
-        verdicts = verdicts | digits if is_one else verdicts & digits
+        verdicts = verdicts | drawn if is_one else verdicts & drawn
     return verdicts & ((1 << count) - 1)
 
 

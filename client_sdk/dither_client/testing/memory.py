@@ -11,7 +11,7 @@ class MemoryTransport:
 
     Args:
         outcomes: what `send` answers, one after the other; the last one stays. Without any, a receipt.
-        registry: the document that `fetch_registry` answers; None for no answer.
+        registry: the document that `fetch_registry` answers, or the text of an envelope; None for no answer.
     """
 
     def __init__(self, *outcomes: Outcome, registry: Any = None) -> None:
@@ -26,8 +26,8 @@ class MemoryTransport:
             return Delivered(len(json.loads(body)["reports"]), duplicate=False, rejected=0)
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
-    def fetch_registry(self, etag: str) -> Fetched | None:
-        """The registry it was given."""
+    def fetch_registry(self, etag: str, *, signed: bool = False) -> Fetched | None:
+        """The registry it was given, in whichever form."""
         return None if self.registry is None else Fetched(self.registry, "memory")
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from dither_cli.parts import example_registry
 from dither_cli.plan_command import plan_command
 from dither_estimator.plan import plan
 from dither_protocol import mechanism
+from dither_protocol.mechanisms import memoized
 
 
 def _run(*options: str) -> Result:
@@ -68,6 +69,27 @@ def test_a_registry_is_planned_metric_by_metric(tmp_path: Path) -> None:
     assert chart.stat().st_size > 5_000
 
 
+def test_a_memoised_metric_names_its_floor_and_guarantees(tmp_path: Path) -> None:
+    """By numbers, and from a registry, where both guarantees are known."""
+    result = _run("--epsilon", "1", "--epsilon-permanent", "2", "--values", "5", "-n", "400", "--json")
+    (answer,) = json.loads(result.output)
+    chain = memoized("auto", 1.0, 5, 2.0)
+    assert answer["memoized"]["floors"][0]["std_error"] == pytest.approx((chain.n_floor(0.0) / 400) ** 0.5)
+    path = tmp_path / "registry.toml"
+    path.write_text(
+        'schema = 1\nproject = "p"\n[metrics.mood]\nversion = 1\ntype = "boolean"\ndescription = "d"\n'
+        'collection = "memoized"\nepsilon = 1.0\nepsilon_permanent = 2.0\nmax_distinct_values = 2\n'
+    )
+    shown = " ".join(_run("--registry", str(path), "-n", "400").output.split())
+    for words in (
+        "however often 400 devices report",
+        "change at the same times",
+        "epsilon 4",
+        "Without that",
+    ):
+        assert words in shown
+
+
 def test_the_chart_has_a_line_per_candidate(tmp_path: Path) -> None:
     """The one that auto picks is marked."""
     chart = tmp_path / "plan.svg"
@@ -89,6 +111,8 @@ def test_the_chart_has_a_line_per_candidate(tmp_path: Path) -> None:
         (["--epsilon", "1", "--values", "5", "--level", "1"], "level"),
         (["--epsilon", "1", "--values", "5", "-n", "0"], "0"),
         (["--epsilon", "1", "--values", "5", "--plot", "x.gif"], ".png or .svg"),
+        (["--epsilon", "1", "--values", "5", "--epsilon-permanent", "1"], "below epsilon_permanent"),
+        (["--epsilon-permanent", "1", "--registry", "@"], "its own epsilon"),
     ],
     ids=str,
 )

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dither_client import BudgetExhaustedError, RecordResult, RecordStatus, warner
-from dither_client import client as client_module
+from dither_client import BudgetExhaustedError, RecordResult, RecordStatus, recording, warner
 from dither_client.testing import MemoryTransport
 from dither_client.transport import Retry
 from dither_protocol.registry import registry_from_document
@@ -97,7 +96,7 @@ def test_the_room_in_bytes_does_not_depend_on_the_randomised_datum(
     monkeypatch: pytest.MonkeyPatch, data: int
 ) -> None:
     """A datum of two digits finds room exactly where one of one digit does, else its absence would tell."""
-    monkeypatch.setattr(client_module, "randomize", lambda *_: data)
+    monkeypatch.setattr(recording, "randomize", lambda *_: data)
     outcomes = []
     for size in range(100, 300):
         document = _many_days(1)
@@ -159,7 +158,7 @@ def test_whoever_comes_back_during_a_record_is_refused_and_the_outer_call_is_fin
     transport = MemoryTransport()
     client = make_client(transport, delay_s=3600)
     inner: list[RecordResult] = []
-    really = client_module.randomize
+    really = recording.randomize
 
     def come_back(*_: object) -> None:
         if not inner:
@@ -173,7 +172,7 @@ def test_whoever_comes_back_during_a_record_is_refused_and_the_outer_call_is_fin
         return really(*arguments)
 
     before = signal.signal(signal.SIGUSR1, come_back)
-    monkeypatch.setattr(client_module, "randomize", interrupted)
+    monkeypatch.setattr(recording, "randomize", interrupted)
     try:
         with client._state.transaction() as connection:
             pass
@@ -215,7 +214,7 @@ def test_an_error_while_randomising_leaves_neither_charge_nor_report(monkeypatch
     """The transaction is rolled back, whatever went wrong inside it."""
     client = make_client(MemoryTransport(), delay_s=3600)
     with monkeypatch.context() as patch:
-        patch.setattr(client_module, "randomize", lambda *_: 1 / 0)
+        patch.setattr(recording, "randomize", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             client.record("dark_mode", True)
     assert client.privacy_ledger().spent_lifetime == 0
@@ -288,7 +287,7 @@ def _file_in_place(folder: Path) -> Path:
 
 def _later_schema(folder: Path) -> Path:
     connection = sqlite3.connect(folder / "dither.sqlite3")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
     return folder
 

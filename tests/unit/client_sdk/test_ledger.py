@@ -1,7 +1,7 @@
 """The ledger: exact sums, limits that hold, refusals that change nothing."""
 
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 
@@ -90,10 +90,10 @@ def test_the_summary_adds_up_by_metric_window_day_and_life() -> None:
         assert _charge(state, item, FREE, today) is RecordStatus.QUEUED
     with state.transaction() as connection:
         found = summary(connection, tomorrow, Limits(per_day=2 * 10**9, lifetime=10**9))
-        unlimited = summary(connection, TODAY, FREE)
+        unlimited = summary(connection, TODAY - timedelta(days=60), FREE)
     assert (found.spent_today, found.spent_lifetime) == (1.3, 1.6)
     assert (found.left_today, found.left_lifetime) == (0.7, 0.0)
-    assert (unlimited.spent_today, unlimited.left_today, unlimited.left_lifetime) == (0.3, None, None)
+    assert (unlimited.spent_today, unlimited.left_today, unlimited.left_lifetime) == (0.0, None, None)
     assert {name: (m.metric, m.epsilon, m.reports, m.windows) for name, m in found.metrics.items()} == {
         "a": ("a", 0.6, 3, {"2026-11-29": 0.3, "2026-11-30": 0.3}),
         "b": ("b", 1.0, 1, {"once": 1.0}),

@@ -50,6 +50,7 @@ def test_the_statuses_of_record_are_pinned() -> None:
     assert [str(status) for status in dither_client.RecordStatus] == [
         "queued",
         "already_reported_this_window",
+        "not_drawn",
         "budget_exhausted",
         "not_consented",
         "disabled",

@@ -31,7 +31,7 @@ def test_every_status_and_reason_stands_in_its_table() -> None:
     table = _section("What `record()` answers")
     sources = [
         (ROOM / "dither_client" / name).read_text("utf-8")
-        for name in ("client.py", "default.py", "errors.py")
+        for name in ("client.py", "recording.py", "default.py", "errors.py")
     ]
     reasons = set(re.findall(r'RecordStatus\.(?:DROPPED|DISABLED), "(\w+)"', "".join(sources)))
     reasons |= {kind.reason for kind in errors.StateError.__subclasses__()} - {"broken"}

@@ -15,17 +15,22 @@ ROOT = Path(dither_protocol.__file__).parents[1]
 
 PUBLIC = [
     "MECHANISMS",
+    "AccountingError",
     "BatchError",
     "BatchProblem",
+    "Bound",
     "DimensionError",
     "DitherError",
     "Mechanism",
     "MechanismError",
     "Metric",
     "MetricUsageError",
+    "PrivacyBudgetManager",
+    "PrivacyLoss",
     "Registry",
     "RegistryError",
     "Rejection",
+    "RenyiFilter",
     "ReportError",
     "StorageError",
     "UnknownMetricError",
@@ -37,6 +42,7 @@ PUBLIC = [
     "mechanism",
     "parse_registry",
     "registry_from_document",
+    "shuffled_epsilon",
 ]
 
 SUBMODULES = sorted(

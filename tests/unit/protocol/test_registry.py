@@ -117,6 +117,13 @@ def test_defaults() -> None:
     assert registry_from_document(_without("privacy")).privacy == Privacy()
 
 
+def test_delta_and_the_expected_devices_are_read() -> None:
+    """Both optional; delta is in (0, 1)."""
+    changed = document()
+    changed["privacy"] |= {"delta": 1e-6, "expected_devices": 20_000}
+    assert registry_from_document(changed).privacy == Privacy(8.0, 200.0, 1e-6, 20_000)
+
+
 def test_how_long_windows_are_kept_is_the_registrys_to_say() -> None:
     """From one day to a hundred years; it is part of the JSON form, so a server announces it."""
     for days in (1, 36_500):
@@ -162,10 +169,8 @@ def test_files_that_are_no_toml(text: str | bytes, problem: str) -> None:
     [
         ("extra", "extra"),
         ("privacy.extra", "privacy.extra"),
-        ("privacy.delta", "privacy.delta"),
         ("metrics.browser.extra", "metrics.browser.extra"),
         ("metrics.browser.Epsilon", "metrics.browser.Epsilon"),
-        ("metrics.browser.epsilon_permanent", "metrics.browser.epsilon_permanent"),
     ],
 )
 def test_unknown_keys_are_errors(place: str, path: str) -> None:
@@ -233,6 +238,8 @@ EXPANDING = "\ufb2c" * 200  # 600 characters in normal form C
         *(("project", value) for value in ("", "Editor", "a b", "a" * 65, 1, "é")),
         *(("metrics", value) for value in ({}, [], None)),
         *(("privacy", value) for value in (None, [], 8.0)),
+        *(("privacy.delta", value) for value in (*EPSILONS, 1, 1.0, 2.0)),
+        *(("privacy.expected_devices", value) for value in (None, 0, -1, 1.5, True, "1", 2**31)),
         ("metrics.browser", 1),
         *(("metrics.browser.version", value) for value in (0, -1, True, 1.0, "1", 2**31)),
         *(("metrics.browser.type", value) for value in ("Boolean", "numeric", 1, None)),
@@ -240,7 +247,7 @@ EXPANDING = "\ufb2c" * 200  # 600 characters in normal form C
         *(("metrics.browser.owner", value) for value in (1, "a\x1bb")),
         *(("metrics.browser.mechanism", value) for value in ("Auto", "rr", "GRR", 1, None)),
         *(("metrics.browser.period", value) for value in ("daily", "", None, 1, ["day"])),
-        *(("metrics.browser.collection", value) for value in ("memoized", None)),
+        *(("metrics.browser.collection", value) for value in ("memoised", "Fresh", None)),
         *(
             ("metrics.browser.expires", v)
             for v in ("2027-02-29", "2027", 2027, True, "1999-12-31", "2200-01-01")

@@ -263,6 +263,7 @@ def test_keys() -> None:
     assert keys.cell("m:1:once:") == "dither:{p1f}:cell:m:1:once:"
     assert keys.outcome("m", "2026-11-29") == "dither:{p1f}:outcome:m:2026-11-29"
     assert keys.ever("m") == "dither:{p1f}:ever:m"
+    assert keys.refused == "dither:{p1f}:refused"
     assert keys.attempt == "dither:{p1f}:attempt"
     assert keys.lease == "dither:{p1f}:lease"
     assert keys.archived == "dither:{p1f}:archived"

@@ -82,6 +82,9 @@ REFUSED = [
 ]
 
 
+OF_NO_VERSION = (Rejection.MALFORMED_REPORT, Rejection.UNKNOWN_METRIC, Rejection.UNKNOWN_VERSION)
+
+
 @pytest.mark.parametrize(("bad", "reason", "bucket"), REFUSED)
 def test_a_bad_report_is_refused_alone_and_accounted_for(bad, reason, bucket):
     """The first broken rule is the reason; the neighbours stay; hostile names and windows make no bucket."""
@@ -93,6 +96,7 @@ def test_a_bad_report_is_refused_alone_and_accounted_for(bad, reason, bucket):
         ("first_use", "once"): {"received": 2, "accepted": 2},
         bucket: {"received": 1, f"rejected:{reason}": 1},
     }
+    assert found.refused == ({} if reason in OF_NO_VERSION else {(bad["metric"], bad["version"], reason): 1})
     assert _groups(found.entry) == [("first_use:1:once:", 2, b"\1\0\0\0\0\0\0\0")]
 
 

@@ -11,6 +11,7 @@ from dither_protocol.windows import window_at
 from dither_server.admission import NOWHERE
 from dither_server.catalogue import Catalogue
 from dither_server.conservation import (
+    LISTED,
     RECENT,
     Conservation,
     Terms,
@@ -226,6 +227,20 @@ def test_the_document_has_a_row_for_every_metric_and_one_for_each_window():
         ("2126-11-29", 100),
     ]
     assert dark["windows"][1].keys() == {"window", *dark.keys()} - {"metric", "windows"}
+
+
+def test_the_document_lists_so_many_windows_and_says_how_many_it_leaves_out():
+    """Those out of balance before others, however late they stand in the order."""
+    accounts = {
+        ("m", f"{number:04}"): Terms(received=1, accepted=1, counted=1) for number in range(LISTED + 7)
+    }
+    for window in ("1005", "1006"):
+        accounts["m", window].imbalance = 1
+    document = ledger_document(Conservation(accounts), _view(), ("m",))
+    (row,) = [row for row in document["metrics"] if row["windows"]]
+    expected = [f"{number:04}" for number in range(LISTED - 2)] + ["1005", "1006"]
+    assert [each["window"] for each in row["windows"]] == expected
+    assert (document["windows_left_out"], row["received"], document["imbalance"]) == (7, LISTED + 7, 2)
 
 
 def test_the_document_of_one_metric_has_its_row_alone():

@@ -153,7 +153,7 @@ def test_a_session_ends_with_its_key(
 
 
 def test_any_process_knows_a_session(client: FlaskClient, store: Store, tmp_path: Path, clock: Clock) -> None:
-    """What one process signed another one believes, without anything shared but the keys file."""
+    """What one process signed another one believes: they share the keys file and the store."""
     _sign_in(client)
     other = create_app(settings(tmp_path, store.url), clock=clock).test_client()
     other.set_cookie(COOKIE, _cookie(client))
@@ -164,22 +164,24 @@ _KEYS = (
     auth.StoredKey("people", auth.Role.ADMIN, auth.key_hash("one")),
     auth.StoredKey("grüße|\ud800", auth.Role.ADMIN, auth.key_hash("two")),
 )
+_SECRET = bytes(range(32))
 
 
 @pytest.mark.parametrize("key", _KEYS)
 def test_a_cookie_is_read_as_it_was_written(key: auth.StoredKey) -> None:
     """Any name makes a cookie that is read again, until it is over."""
-    cookie = new_cookie(key, 1_000.0)
-    assert read_cookie(cookie, _KEYS, 1_000.0) is not None
-    assert read_cookie(cookie, _KEYS, 999.0 + SESSION_S) is not None
-    assert read_cookie(cookie, _KEYS, 1_000.0 + SESSION_S) is None
-    assert read_cookie(cookie, [each for each in _KEYS if each is not key], 1_000.0) is None
+    cookie = new_cookie(key, _SECRET, 1_000.0)
+    assert read_cookie(cookie, _KEYS, _SECRET, 1_000.0) is not None
+    assert read_cookie(cookie, _KEYS, _SECRET, 999.0 + SESSION_S) is not None
+    assert read_cookie(cookie, _KEYS, _SECRET, 1_000.0 + SESSION_S) is None
+    assert read_cookie(cookie, [each for each in _KEYS if each is not key], _SECRET, 1_000.0) is None
+    assert read_cookie(cookie, _KEYS, bytes(32), 1_000.0) is None
 
 
 def test_a_changed_cookie_is_none() -> None:
     """No other expiry, name, signature or shape goes through; the token of a form is not the signature."""
-    name, expires, mac = new_cookie(_KEYS[0], 1_000.0).split("|")
-    session = read_cookie(f"{name}|{expires}|{mac}", _KEYS, 1_000.0)
+    name, expires, mac = new_cookie(_KEYS[0], _SECRET, 1_000.0).split("|")
+    session = read_cookie(f"{name}|{expires}|{mac}", _KEYS, _SECRET, 1_000.0)
     assert session is not None
     assert session.csrf != mac
     for bad in (
@@ -195,7 +197,7 @@ def test_a_changed_cookie_is_none() -> None:
         None,
         "|" * 300,
     ):
-        assert read_cookie(bad, _KEYS, 1_000.0) is None, bad
+        assert read_cookie(bad, _KEYS, _SECRET, 1_000.0) is None, bad
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/login", "/metrics/nope", "/static/nope.js", "/health?x=1"])
@@ -223,6 +225,9 @@ def test_every_answer_is_hardened(client: FlaskClient, path: str) -> None:
         ("/metrics/browser?order=random", 400, "must be one of"),
         ("/metrics/browser?dimensions=linux", 400, "must be such as os=linux"),
         ("/metrics/browser?over=7&dimensions=os%3Dlinux", 400, "over all dimensions only"),
+        ("/metrics/browser?level=1", 400, "must be a number between 0.5 and 1"),
+        ("/metrics/browser?level=0.99x", 400, "must be a number between 0.5 and 1"),
+        ("/metrics/browser?simultaneous=1", 400, "must be true or false"),
         ("/metrics/browser?colour=red", 400, "is not a parameter here"),
         ("/?window=2026-11-29", 400, "takes no parameters"),
     ],
@@ -242,7 +247,7 @@ def test_hostile_queries_are_not_repeated(client: FlaskClient) -> None:
     """Whatever stands in an address, the page is whole, and has no element of its."""
     _sign_in(client)
     hostile = '"><script>alert(1)</script>'
-    for name in ("window", "dimensions", "values", hostile):
+    for name in ("window", "dimensions", "values", "level", "simultaneous", hostile):
         answer = client.get("/metrics/browser", query_string={name: hostile})
         assert answer.status_code == 400
         assert "alert" not in answer.text
@@ -303,3 +308,15 @@ def test_plotly_is_served_and_never_imported(client: FlaskClient) -> None:
         [sys.executable, "-c", check], capture_output=True, text=True, timeout=120, check=True
     )
     assert ran.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("role", "told"), [("all", "http://localhost"), ("operator", "https://devices.example.org")]
+)
+def test_an_app_is_told_where_reports_are_taken(store: Store, tmp_path: Path, role: str, told: str) -> None:
+    """The side for people takes none, so its own address is not the one to send to; it is the one to read from."""
+    client = create_app(settings(tmp_path, store.url, role=role)).test_client()
+    _sign_in(client)
+    lines = read_page(client.get("/").text).root.one("section", id="empty").text
+    assert f'with Client("{told}"' in lines
+    assert "http://localhost/v1/metrics/" in lines

@@ -11,6 +11,7 @@ import pytest
 
 from dither_protocol.errors import Rejection
 from dither_protocol.registry import Metric, Registry, registry_from_document
+from dither_protocol.registry.spending import LIFE
 from dither_protocol.storage import UNKNOWN
 from dither_server import formats
 from dither_server.alarms import Level, metric_alarms, service_alarms
@@ -178,7 +179,7 @@ def test_the_worst_case_is_the_sum_that_the_registry_check_gives() -> None:
     view = privacy_view(registry, date(2026, 11, 29))
     assert view.day.spent == registry.worst_case_per_day() == 24 * 0.5 + 3 + 1 + 1 + 1
     assert view.day.spent == math.fsum(each.per_day for each in view.metrics)
-    assert [each.windows_left for each in view.metrics] == [48, 3, 6, 3, 1]
+    assert [each.spending.windows[LIFE] for each in view.metrics] == [48, 3, 6, 3, 1]
     assert view.life.spent == 48 * 0.5 + 3 * 3 + 6 + 3 + 1
     assert (view.day.over, view.life.over) == (False, False)
     assert view.day.share == pytest.approx(0.18)
@@ -195,7 +196,7 @@ def test_the_windows_that_are_left_are_those_that_can_still_begin() -> None:
             labels.add(metric.window_at(at).label)
             at += timedelta(hours=1)
         (each,) = privacy_view(_registry(m={"period": period, "expires": "2027-03-02"}), today).metrics
-        assert each.windows_left == len(labels), period
+        assert each.spending.windows[LIFE] == len(labels), period
 
 
 def test_limits_that_are_exceeded_or_missing() -> None:
@@ -234,6 +235,10 @@ def test_numbers_for_people() -> None:
     assert formats.percent(-0.0123) == f"{formats.MINUS}1.2{thin}%"
     assert formats.percent(-0.0001) == f"0.0{thin}%"
     assert formats.portion(0.0001) == f"<{thin}0.1{thin}%"
+    assert [formats.level(share) for share in (0.95, 0.999)] == [f"95{thin}%", f"99.9{thin}%"]
+    assert [formats.size(count) for count in (999, 1_000, 5 << 20, 64 << 30)] == [
+        f"999{thin}B", f"1.0{thin}KiB", f"5.0{thin}MiB", f"64{thin}GiB",
+    ]  # fmt: skip
     assert formats.interval((-0.01, 0.325)) == f"{formats.MINUS}1.0 to 32.5{thin}%"
     assert (formats.number(0.5), formats.number(2.0), formats.number(107568.0)) == (
         "0.5",
@@ -259,7 +264,7 @@ def test_decimals_follow_the_interval(half_width: float, decimals: int) -> None:
 @pytest.mark.parametrize(
     "query",
     [MetricQuery(), MetricQuery(window="2026-11-29", dimensions="os=a%2Cb", values="norm_sub", order="listed"),
-     MetricQuery(over="28", window="2026-W48")],
+     MetricQuery(over="28", window="2026-W48"), MetricQuery(level=0.999, simultaneous=True)],
 )  # fmt: skip
 def test_an_address_leads_to_its_own_choices(query: MetricQuery) -> None:
     """A link that choices make is read as the same choices; defaults are left out."""
@@ -276,6 +281,8 @@ def test_choices_that_there_are_not() -> None:
         ("over", "8"),
         ("window", "x"),
         ("dimensions", "x"),
+        ("level", "0.5"),
+        ("simultaneous", "yes"),
         ("x", "y"),
     ):
         with pytest.raises(Problem) as caught:

@@ -252,8 +252,25 @@ def test_privacy_adds_up_what_a_device_spends(client):
     assert by_name["toolbar"]["reports_per_day"] == 24
     assert by_name["toolbar"]["epsilon_per_day"] == 48.0
     assert by_name["browser"]["combinations"] == 3
-    assert answer["per_day"] == {"spent": registry().worst_case_per_day(), "limit": None, "over": False}
+    assert answer["per_day"] == {"spent": 1.0 + 3.0 + 48.0 + 1.0, "limit": None, "over": False}
     assert answer["lifetime"]["spent"] is None
+    assert by_name["retired"]["epsilon_per_day"] == 0.0  # registry check, without a date, counts it
+    assert registry().worst_case_per_day() == 54.0
+
+
+def test_privacy_says_what_a_device_spends_in_every_span(client):
+    """Day, week, year, life, by metric and together; the plain sum has a name, and no end is null."""
+    answer = _get(client, "/v1/privacy").json
+    assert answer["first_day"] == "2126-11-29"  # a Friday
+    spans = {each["metric"]: each["spans"] for each in answer["metrics"]}
+    year = {"dark_mode": 366, "browser": 366 * 3, "toolbar": 366 * 24, "retired": 0, "first_use": 1}
+    assert {name: by["year"]["reports"] for name, by in spans.items()} == year
+    assert spans["toolbar"]["week"]["epsilon"] == 24 * 7 * 2.0
+    assert spans["toolbar"]["life"] == {"reports": None, "epsilon": None, "bounds": []}
+    together = answer["spans"]["week"]
+    assert (together["reports"], together["epsilon"]) == (7 + 21 + 168 + 1, 7 + 21 + 336 + 1)
+    assert together["bounds"][0]["name"] == "basic"
+    assert (together["limit"], together["over"], together["at_most"]) == (None, False, 365.0)
 
 
 def test_metrics_name_their_versions(client):

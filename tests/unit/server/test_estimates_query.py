@@ -101,7 +101,7 @@ def test_a_made_up_window_in_a_cursor_is_refused() -> None:
 
 def test_the_published_level_asks_for_nothing_new() -> None:
     """However it is written."""
-    assert _read().as_published
-    assert _read(level="0.950", simultaneous="false").as_published
-    assert not _read(level="0.9").as_published
-    assert not _read(simultaneous="true").as_published
+    assert _read().intervals.as_published
+    assert _read(level="0.950", simultaneous="false").intervals.as_published
+    assert not _read(level="0.9").intervals.as_published
+    assert not _read(simultaneous="true").intervals.as_published

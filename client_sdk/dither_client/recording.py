@@ -1,0 +1,178 @@
+"""Recording: from an answer to a charged, randomised, queued report, in one transaction (invariant P2)."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from dither_client import ledger, outbox
+from dither_client.consent import Consent
+from dither_client.errors import RefusedError
+from dither_client.ledger import Charge, Limits
+from dither_client.outbox import encode_answer
+from dither_client.results import RecordStatus
+from dither_client.sampling import randomize
+from dither_client.state import State
+from dither_protocol.mechanisms import Data
+from dither_protocol.registry import Registry
+from dither_protocol.registry.metric import FRESH, Dimensions, Metric
+from dither_protocol.windows import Window, last_accepted_date
+
+
+class AppLimits(NamedTuple):
+    """What the app allows in its own code, whatever a registry says (invariant P6).
+
+    Attributes:
+        max_epsilon: no metric with a larger epsilon is answered.
+        per_day: limit on the sum of epsilons of one UTC day; None for none.
+        lifetime: limit on the sum of epsilons of the state directory; None for none.
+        queue_reports: how many reports wait at most.
+        queue_bytes: the same in bytes.
+        max_delta: the delta of ``lifetime``, and the largest of the registry's limit; None for neither.
+    """
+
+    max_epsilon: float
+    per_day: float | None
+    lifetime: float | None
+    queue_reports: int
+    queue_bytes: int
+    max_delta: float | None = None
+
+
+class Recorder:
+    """Takes answers into one state.
+
+    Args:
+        state: where charges and reports are kept.
+        consent: whether this device may answer.
+        limits: those of the app.
+        clock: gives the time as an aware datetime.
+    """
+
+    def __init__(
+        self, state: State, consent: Consent, limits: AppLimits, clock: Callable[[], datetime]
+    ) -> None:
+        self._state = state
+        self._consent = consent
+        self._app = limits
+        self._clock = clock
+
+    def commit(
+        self,
+        registry: Registry,
+        name: str,
+        value: object,
+        dimensions: Mapping[str, str] | None,
+        *,
+        owner: str,
+        due_at: float,
+    ) -> RecordStatus:
+        """Consent, checks, charge, randomised report: in this order, in one transaction (invariant P2).
+
+        Args:
+            registry: which metrics there are.
+            name: of the metric.
+            value: the true answer; nothing keeps it.
+            dimensions: as the app gave them.
+            owner: token of the sender that will deliver the report.
+            due_at: when it should, seconds since the epoch.
+
+        Returns:
+            QUEUED, or NOT_DRAWN where another metric of the group is this window's; the draw is kept in either case.
+
+        Raises:
+            RefusedError: the answer is not taken, and nothing is changed.
+            MetricUsageError: a mistake of the app.
+            StateError: the state cannot be used now.
+        """
+        now = self._clock()
+        with self._state.transaction() as connection:
+            if not self._consent.given(connection):
+                raise RefusedError(RecordStatus.NOT_CONSENTED)
+            metric = registry.metric(name)
+            index = metric.index_of(value)
+            canonical = metric.check_dimensions(dimensions)
+            window = metric.window_at(now)
+            problem = self._problem(metric, now)
+            if problem:
+                raise RefusedError(RecordStatus.DROPPED, problem)
+            asked = (metric,) if metric.one_of is None else self._asked(registry.groups[metric.one_of], now)
+            if metric.one_of is not None and not self._drawn(connection, metric, asked, window, now):
+                return RecordStatus.NOT_DRAWN
+            cost = self._cost(connection, asked)
+            item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
+            limits = self.limits(registry)
+            kind = _kind(asked, cost) if limits.filters and cost else None
+            status = ledger.charge(connection, item, now.astimezone(UTC).date(), limits, kind)
+            if status is not RecordStatus.QUEUED:
+                raise RefusedError(status)
+            report = outbox.OpenReport(
+                owner=owner,
+                due_at=due_at,
+                period=metric.period,
+                last_date=last_accepted_date(window, metric.late_days),
+                body=self._encode(metric, window, canonical, self._randomized(connection, metric, index)),
+            )
+            if not outbox.add(connection, report, self._app.queue_reports, self._app.queue_bytes):
+                raise RefusedError(RecordStatus.DROPPED, "queue_full")
+        return RecordStatus.QUEUED
+
+    def limits(self, registry: Registry | None) -> Limits:
+        """The stricter of the registry's limits and the app's own."""
+        privacy = registry.privacy if registry is not None else None
+        return ledger.limits_of(privacy, self._app.per_day, self._app.lifetime, self._app.max_delta)
+
+    def _problem(self, metric: Metric, now: datetime) -> str:
+        """Why this device does not answer a metric now, whatever the answer is; empty where it may."""
+        if max(metric.epsilon, metric.epsilon_permanent or 0.0) > self._app.max_epsilon:
+            return "epsilon_above_limit"
+        window = metric.window_at(now)
+        return "metric_expired" if metric.expired(window) or now >= window.end else ""
+
+    def _asked(self, group: Sequence[Metric], now: datetime) -> tuple[Metric, ...]:
+        """Members of a group that this device may answer now: one that is over, say, must not take windows away."""
+        return tuple(metric for metric in group if not self._problem(metric, now))
+
+    def _drawn(
+        self,
+        connection: sqlite3.Connection,
+        metric: Metric,
+        asked: Sequence[Metric],
+        window: Window,
+        now: datetime,
+    ) -> bool:
+        """Whether the lot of a group fell on this metric of it."""
+        from dither_client import groups  # noqa: PLC0415  few apps have groups
+
+        return groups.drawn(connection, str(metric.one_of), asked, window.label, now) == metric.name
+
+    def _cost(self, connection: sqlite3.Connection, asked: Sequence[Metric]) -> int:
+        """Nano-epsilon of the next report.
+
+        The largest of the metrics that might be asked in its place. Of a memoised metric all distinct values at
+        the first report, then nothing.
+        """
+        metric = asked[0]
+        permanent, most = metric.epsilon_permanent, metric.max_distinct_values
+        if permanent is None or most is None:
+            return max(ledger.nano_charge(each.epsilon) for each in asked)
+        from dither_client import memo  # noqa: PLC0415  few apps have memoised metrics
+
+        return 0 if memo.begun(connection, metric) else most * ledger.nano_charge(permanent)
+
+    def _randomized(self, connection: sqlite3.Connection, metric: Metric, index: int) -> Data:
+        if metric.collection == FRESH:
+            return randomize(metric.mechanism, index)
+        from dither_client import memo  # noqa: PLC0415
+
+        return memo.report(connection, metric, index)
+
+    def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
+        return encode_answer(metric, window, dimensions, data, metric.params_hash)
+
+
+def _kind(asked: Sequence[Metric], cost: int) -> str:
+    """Under which name a charge is counted beside the plain sum; of memoised answers nothing but epsilon is known."""
+    from dither_client import losses  # noqa: PLC0415  only where a limit for life has a delta
+
+    return losses.kind_scope(cost, tuple(each.mechanism for each in asked if each.collection == FRESH))
