@@ -32,7 +32,7 @@ from dither_cli.audit_plan import (
     make_case,
 )
 from dither_cli.audit_program import draw_case, parse_command, repeats
-from dither_cli.audit_sdk import draw_cases, sdk_checks
+from dither_cli.audit_sdk import MAX_REPORTS, draw_cases, sdk_checks
 from dither_cli.exit_codes import SIGNAL_EXIT, ExitCode
 from dither_cli.signals import Stopped, Stopping, handled
 from dither_protocol import MECHANISMS, MechanismError
@@ -180,6 +180,10 @@ def _job(asked: _Asked) -> _Job:
     memo = audit_memo.make_cases(names, alpha, asked.reports) if with_memo else []
     if not cases and not memo:
         raise click.UsageError("memoised collection takes " + ", ".join(audit_memo.NAMES))
+    if (total := sum(case.goal for case in cases)) > MAX_REPORTS:
+        raise click.UsageError(
+            f"that takes {total:,} reports, and at most {MAX_REPORTS:,} are drawn; say --reports, which find less"
+        )
     seconds = DEFAULT_SECONDS if asked.seconds is None else asked.seconds
     one_round = asked.reports is not None or program is not None
     return _Job(names, cases, memo, alpha, 0.0 if one_round else seconds, program, asked.timeout_s)

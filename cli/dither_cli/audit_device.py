@@ -302,8 +302,8 @@ def _hold_still() -> None:
 def draw_devices(task: Task) -> Result:
     """Answer one memoised metric hour after hour, the same each time; then be a new device, by a no and a yes.
 
-    The task has ``metric``, a table, ``pair`` and ``truths`` as in `draw`, and ``hours``. The result has the data of each
-    device.
+    The task has ``metric``, a table, ``pair`` and ``truths`` as in `draw`, and ``hours``. The result has the data
+    of each device.
     """
     device = Device({"answer": task["metric"]}, None)
     refused: list[str] = []

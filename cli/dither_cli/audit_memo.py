@@ -1,4 +1,4 @@
-"""Memoised collection under audit: what one report proves, what all reports of a device prove, and what is remembered."""
+"""Memoised collection under audit: what one report proves, what all of a device prove, and what is remembered."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ METRICS: Final = 24
 """So many permanent answers of one mechanism are the same by chance with a probability below 10^-6 after a new consent,
 and those of all mechanisms together below 10^-15."""
 
-REMEMBERED: Final = 101
+REMEMBERED: Final = 151
 """Reports from which a permanent answer is read: the majority is wrong with a probability below 10^-10."""
 
 TASK_DEVICES: Final = 400
@@ -135,7 +135,7 @@ def remembered(children: Children, names: Sequence[str]) -> Check:
         if changed:
             problems.append(f"{name}: {changed:,} of {METRICS} permanent answers changed with a restart")
         if later == renewed:
-            problems.append(f"{name}: the permanent answers outlive a new consent")
+            problems.append(f"{name}: what reports average to is the same after a new consent")
     return Check(_KEPT, 3 * REMEMBERED * len(metrics), problems)
 
 

@@ -77,7 +77,7 @@ def _endless(
 ) -> Iterator[tuple[Case, int]]:
     yield from first
     total = sum(reports for _, reports in first)
-    while True:
+    while cases:
         for case, reports in _round(cases):
             total += reports
             if time.monotonic() >= deadline or total > MAX_REPORTS:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dither_cli.demo_population import Server, demo_truths, run_sdk_clients
+from dither_cli.demo_utility import metric_utility, utility_table
 from dither_cli.demo_verdict import MetricReport, Verdict, counted, judge
 from dither_cli.exit_codes import SIGNAL_EXIT, ExitCode
 from dither_cli.files import naming, write_problem
@@ -213,6 +214,7 @@ def _metric_table(report: MetricReport) -> Group:
 def _show(verdict: Verdict, console: Console) -> None:
     for report in verdict.reports:
         console.print(_metric_table(report))
+    _show_utility(verdict, console)
     for problem in verdict.problems:
         console.print(f"[red]{problem}[/red]")
     total = sum(report.counted for report in verdict.reports)
@@ -222,6 +224,20 @@ def _show(verdict: Verdict, console: Console) -> None:
         )
     else:
         console.print(f"[red]FAIL[/red]: {'; '.join(verdict.problems)}; {verdict.summary}.")
+
+
+def _show_utility(verdict: Verdict, console: Console) -> None:
+    found = [each for each in map(metric_utility, verdict.reports) if each is not None]
+    if not found:
+        return
+    console.print(Text("Utility, predicted and real", style="bold"))
+    console.print(utility_table(found, console))
+    console.print(
+        Text(
+            "MAE: mean absolute error. Relative error: median over the values that hold nine tenths of all answers. "
+            "Noise ratio: error over that of as many true answers, the price of privacy.\n"
+        )
+    )
 
 
 def _as_json(verdict: Verdict, devices: int, seed: int) -> dict[str, Any]:
@@ -241,6 +257,7 @@ def _as_json(verdict: Verdict, devices: int, seed: int) -> dict[str, Any]:
                 "sent": report.sent,
                 "accepted": report.accepted,
                 "counted": report.counted,
+                "utility": None if (found := metric_utility(report)) is None else found.document(),
                 "values": [vars(row) | {"covers": row.covers} for row in report.rows],
             }
             for report in verdict.reports

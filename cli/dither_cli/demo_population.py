@@ -1,7 +1,7 @@
 """What is true of the demo's devices, and two hundred of them that run the real SDK."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from importlib.resources import files
@@ -41,10 +41,15 @@ def demo_truths(registry: Registry) -> dict[str, MetricTruth]:
     """
     lines = files("dither_cli").joinpath("data", "browser_share.csv").read_text("utf-8").splitlines()
     browsers = read_distribution(lines)
-    return {metric.name: MetricTruth(_shares(metric, browsers), {"os": OS_SHARES}) for metric in registry}
+    return {
+        metric.name: MetricTruth(_shares(metric, browsers), {"os": OS_SHARES} if metric.dimensions else {})
+        for metric in registry
+    }
 
 
-def _shares(metric: Metric, browsers: Mapping[str, float]) -> list[float]:
+def _shares(metric: Metric, browsers: Mapping[str, float]) -> Sequence[float]:
+    if metric.true_shares is not None:
+        return metric.true_shares
     if metric.type == "boolean":
         return [1 - DARK_MODE_SHARE, DARK_MODE_SHARE]
     if set(metric.labels) != set(browsers):

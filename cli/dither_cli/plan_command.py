@@ -1,6 +1,7 @@
 """``dither plan``: how exact an estimate will be, and how many devices it takes, before anybody has reported."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from dither_estimator import EstimationError
 from dither_estimator.plan import DETECTION_POWER, plan_document, std_error
 from dither_protocol import Mechanism, MechanismError, RegistryError, mechanism
 from dither_protocol.mechanisms import AUTO, candidates, memoized
+from dither_protocol.registry import Registry
 from dither_protocol.registry.guarantees import Guarantee, guarantees, in_words
 
 DEFAULT_REPORTS: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -24,11 +26,19 @@ _CHART_POINTS: Final = tuple(round(10 ** (2 + step / 8)) for step in range(49)) 
 
 @dataclass(frozen=True)
 class Question:
-    """One thing to plan: a metric of a registry, or numbers from the command line."""
+    """One thing to plan: a metric of a registry, or numbers from the command line.
+
+    Attributes:
+        name: of the metric; empty without a registry.
+        mechanism: its oracle.
+        guarantees: of a memoised metric.
+        group: epsilons of the metrics of which a device answers one per window, this one's included; or its alone.
+    """
 
     name: str
     mechanism: Mechanism
     guarantees: tuple[Guarantee, ...] = ()
+    group: tuple[float, ...] = ()
 
 
 @click.command("plan")
@@ -37,12 +47,21 @@ class Question:
     "--epsilon-permanent", type=float, help="Of a memoised metric: privacy loss of a permanent answer."
 )
 @click.option("--values", type=int, help="Number of values in the domain.")
+@click.option(
+    "--one-of",
+    type=click.IntRange(2),
+    help="Number of metrics like this one, of which a device answers one per window.",
+)
 @click.option("--mechanism", "mechanism_name", default=AUTO, show_default=True, help="A mechanism by name.")
 @click.option(
     "--registry", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Plan all its metrics."
 )
 @click.option(
-    "--reports", "-n", type=click.IntRange(1), multiple=True, help="Number of reports; may be repeated."
+    "--reports",
+    "-n",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Number of reports, of one of several metrics of devices; may be repeated.",
 )
 @click.option("--margin", type=float, help="Half width of the interval to reach, such as 0.01 for one point.")
 @click.option("--level", default=0.95, show_default=True, help="Confidence level.")
@@ -55,6 +74,7 @@ def plan_command(
     epsilon: float | None,
     epsilon_permanent: float | None,
     values: int | None,
+    one_of: int | None,
     mechanism_name: str,
     registry: Path | None,
     reports: tuple[int, ...],
@@ -66,13 +86,15 @@ def plan_command(
     """Say beforehand what reports will tell.
 
     Give --epsilon and --values, or --registry for every metric in it. With --margin, say how many reports it
-    takes. Beside each figure stands what central differential privacy would give for the same epsilon, where a
+    takes. With --one-of, and for a group in the registry, say what is left where each device answers one of several
+    metrics per window: it is charged once, and each metric gets fewer reports. Beside each figure stands
+    what central differential privacy would give for the same epsilon, where a
     trusted server sees every answer.
     """
     try:
         if plot:
             check_file(plot)
-        questions = _questions((epsilon, epsilon_permanent), values, mechanism_name, registry)
+        questions = _questions((epsilon, epsilon_permanent), (values, one_of), mechanism_name, registry)
         answers = [_answer(question, reports or DEFAULT_REPORTS, margin, level) for question in questions]
         if plot:
             _plot(plot, questions)
@@ -88,28 +110,45 @@ def plan_command(
 
 def _questions(
     epsilons: tuple[float | None, float | None],
-    values: int | None,
+    sizes: tuple[int | None, int | None],
     mechanism_name: str,
     registry: Path | None,
 ) -> list[Question]:
-    epsilon, permanent = epsilons
+    (epsilon, permanent), (values, members) = epsilons, sizes
     if registry is not None:
-        if any(each is not None for each in (epsilon, permanent, values)):
-            raise click.UsageError("--registry has its own epsilon and values")
-        return [
-            Question(metric.name, metric.mechanism, guarantees(metric)) for metric in read_registry(registry)
-        ]
+        if any(each is not None for each in (epsilon, permanent, values, members)):
+            raise click.UsageError("--registry has its own epsilon, values and groups")
+        return _asked(read_registry(registry))
     if epsilon is None or values is None:
         raise click.UsageError("give --epsilon and --values, or --registry")
     if permanent is not None:
+        if members is not None:
+            raise click.UsageError("a memoised metric cannot be one of several")
         return [Question("", memoized(mechanism_name, epsilon, values, permanent))]
-    return [Question("", mechanism(mechanism_name, epsilon, values))]
+    return [Question("", mechanism(mechanism_name, epsilon, values), group=(epsilon,) * (members or 1))]
+
+
+def _asked(registry: Registry) -> list[Question]:
+    """All metrics of a registry."""
+    groups = {name: tuple(each.epsilon for each in group) for name, group in registry.groups.items()}
+    return [
+        Question(metric.name, metric.mechanism, guarantees(metric), groups.get(metric.one_of or "", ()))
+        for metric in registry
+    ]
 
 
 def _answer(
     question: Question, reports: tuple[int, ...], margin: float | None, level: float
 ) -> dict[str, Any]:
-    answer = {"metric": question.name} | plan_document(question.mechanism, reports, margin, level)
+    members = max(1, len(question.group))
+    answer = {"metric": question.name} | plan_document(
+        question.mechanism, reports, margin, level, members=members
+    )
+    if members > 1:
+        answer["one_of"] |= {
+            "epsilon_charged": max(question.group),
+            "epsilon_otherwise": math.fsum(question.group),
+        }
     if question.guarantees:
         answer["guarantees"] = [each._asdict() for each in question.guarantees]
     return answer
@@ -126,6 +165,7 @@ def _show(answer: dict[str, Any], console: Console) -> None:
         title=f"target {answer['target']}, {level_text(answer['level'])} intervals", title_justify="left"
     )
     for heading in (
+        *(("devices",) if "one_of" in answer else ()),
         "reports",
         "true share",
         "std error",
@@ -137,6 +177,7 @@ def _show(answer: dict[str, Any], console: Console) -> None:
     for entry in answer["plans"]:
         for position, row in enumerate(entry["precision"]):
             table.add_row(
+                *((f"{entry['devices']:,}" if position == 0 else "",) if "one_of" in answer else ()),
                 f"{entry['n']:,}" if position == 0 else "",
                 percent(row["share"]),
                 percent(row["std_error"]),
@@ -151,14 +192,31 @@ def _show(answer: dict[str, Any], console: Console) -> None:
         f"{level_text(answer['level'])}",
         highlight=False,
     )
-    for line in _memoized_lines(answer):
+    for line in _group_lines(answer) + _memoized_lines(answer):
         console.print(line, highlight=False)
     for row in answer.get("reports_for_margin", []):
         console.print(
             f"an interval of ± {percent(answer['margin'])} at a share of {percent(row['share'])} takes "
-            f"{row['reports']:,} reports (central DP: {row['central_reports']:,})",
+            f"{row['reports']:,} reports{_of_devices(row)} (central DP: {row['central_reports']:,})",
             highlight=False,
         )
+
+
+def _of_devices(row: dict[str, Any]) -> str:
+    return f", and {row['devices']:,} devices" if "devices" in row else ""
+
+
+def _group_lines(answer: dict[str, Any]) -> list[str]:
+    """What one answer for several metrics saves and costs; nothing of a metric without a group."""
+    if "one_of" not in answer:
+        return []
+    group = answer["one_of"]
+    return [
+        f"one of {group['members']}: in a window each device answers one of {group['members']} metrics, drawn by lot, "
+        f"and is charged epsilon {group['epsilon_charged']:g} instead of {group['epsilon_otherwise']:g}; each metric "
+        f"gets 1/{group['members']} of the reports, which makes its intervals about "
+        f"{group['interval_factor']:.2f} times as wide"
+    ]
 
 
 def _memoized_lines(answer: dict[str, Any]) -> list[str]:

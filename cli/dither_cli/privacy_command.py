@@ -84,6 +84,7 @@ def show_privacy(document: Mapping[str, Any], console: Console) -> None:
         )
     )
     _show_groups(document, console)
+    _show_calibration(document, console)
     _show_bounds(document, console)
     _show_warnings(document, console)
 
@@ -111,6 +112,18 @@ def _show_groups(document: Mapping[str, Any], console: Console) -> None:
             Text(
                 f"one of '{name}' ({', '.join(group['members'])}): a device answers one of them per window, drawn by "
                 f"lot, and is charged epsilon {epsilon_text(group['epsilon_charged'])} for each report, the largest."
+            )
+        )
+
+
+def _show_calibration(document: Mapping[str, Any], console: Console) -> None:
+    """Metrics whose epsilon is charged, though it is about nobody's answer."""
+    names = [each["metric"] for each in document["metrics"] if each.get("calibration")]
+    if names:
+        console.print(
+            Text(
+                f"calibration ({', '.join(names)}): the device draws the answer by lot, and nothing is asked about "
+                "anybody. It is charged like any other report."
             )
         )
 

@@ -17,7 +17,7 @@ from dither_cli.statement_words import (
     shown,
     spending_words,
 )
-from dither_client.explain import group_in_words, learnt_in_words, lie_in_words
+from dither_client.explain import calibration_in_words, group_in_words, learnt_in_words, lie_in_words
 from dither_protocol.registry import Metric, Registry
 from dither_protocol.registry.spending import SPANS, MetricSpending, Spending, permanent_answers, spending
 from dither_protocol.registry.spending_bounds import bounds
@@ -50,10 +50,13 @@ def _metric(each: MetricSpending) -> dict[str, Any]:
         "name": metric.name,
         "version": metric.version,
         "question": shown(metric.description),
+        "calibration": metric.calibration is not None,
         "type": metric.type,
         "answers": list(metric.labels),
         "period": metric.period,
-        "how_often": " ".join([how_often(metric), *group_in_words(metric, each.group)]),
+        "how_often": " ".join(
+            [*calibration_in_words(metric), how_often(metric), *group_in_words(metric, each.group)]
+        ),
         "dimensions": {name: list(values) for name, values in sorted(metric.dimensions.items())},
         "expires": None if metric.expires is None else metric.expires.isoformat(),
         "owner": shown(metric.owner) or None,

@@ -10,6 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from dither_protocol.registry.guarantees import Guarantee, in_words
+
 _BAR_CELLS: Final = 18
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _VALUE_CELLS: Final = 20
@@ -56,6 +58,16 @@ def heading(document: dict[str, Any]) -> str:
         f"n = {document['n']:,}  mechanism {mechanisms}  target {document['target']}  "
         f"interval {level_text(document['level'])}"
     )
+
+
+def guarantee_lines(document: dict[str, Any]) -> list[str]:
+    """What the epsilons of a memoised metric guarantee, a line for each; nothing of a fresh one."""
+    found = [
+        f"guaranteed, {in_words(Guarantee(**each))}"
+        for part in document.get("parts") or [document]
+        for each in part.get("memoized", {}).get("guarantees", [])
+    ]
+    return list(dict.fromkeys(found))
 
 
 def plain_table(columns: Sequence[str], *, left: Sequence[str] = ("value",)) -> Table:
@@ -111,7 +123,7 @@ def estimate_table(document: dict[str, Any], console: Console) -> Group:
         table = _estimate_rows(document, left_out)
         if _natural_width(table, console) - foldable <= console.width:
             break
-    return Group(title, table, Text())
+    return Group(title, table, *map(Text, guarantee_lines(document)), Text())
 
 
 def _estimate_rows(document: dict[str, Any], left_out: Sequence[str]) -> Table:

@@ -20,6 +20,7 @@ def explain(metric: Metric, registry: Registry | None = None) -> str:
     answers = ", ".join(metric.labels[:20]) + (", ..." if len(metric.labels) > 20 else "")
     lines = [
         f"Question: {metric.description}",
+        *calibration_in_words(metric),
         f"Possible answers ({len(metric.labels)}): {answers}",
         f"Asked {often}. Your answer is changed at random on this device before anything leaves it.",
         lie_in_words(metric),
@@ -33,6 +34,16 @@ def explain(metric: Metric, registry: Registry | None = None) -> str:
         )
         lines.append(f"Sent along unchanged, from closed lists: {shown}.")
     return "\n".join(lines)
+
+
+def calibration_in_words(metric: Metric) -> list[str]:
+    """That a calibration metric asks nothing; nothing of any other."""
+    if metric.calibration is None:
+        return []
+    return [
+        "This asks nothing about you: the device draws the answer by lot, by shares that everybody knows, so that the "
+        "results can be held against the truth. What is said below of your answer is true of the drawn one."
+    ]
 
 
 def lie_in_words(metric: Metric) -> str:

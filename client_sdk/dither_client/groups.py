@@ -44,9 +44,20 @@ def drawn(
 def _answered(connection: sqlite3.Connection, members: Sequence[Metric], window: str) -> str | None:
     """The member that was answered in this window already: its draw was cleaned, and the clock set back."""
     for metric in members:
-        row = connection.execute(
-            "SELECT 1 FROM charges WHERE metric = ? AND window = ? LIMIT 1", (metric.name, window)
-        ).fetchone()
-        if row:
-            return metric.name
+        version = _version_below(connection, metric.name, 2**31)
+        while version is not None:  # version by version: the ledger may be long, and is sorted like this
+            if connection.execute(
+                "SELECT 1 FROM charges WHERE metric = ? AND version = ? AND window = ? LIMIT 1",
+                (metric.name, version, window),
+            ).fetchone():
+                return metric.name
+            version = _version_below(connection, metric.name, version)
     return None
+
+
+def _version_below(connection: sqlite3.Connection, name: str, version: int) -> int | None:
+    """The highest version below this one of which this device ever answered the metric."""
+    row = connection.execute(
+        "SELECT max(version) FROM charges WHERE metric = ? AND version < ?", (name, version)
+    ).fetchone()
+    return None if row[0] is None else int(row[0])

@@ -21,7 +21,7 @@ from dither_protocol.accounting.loss import MAX_LOSS, PrivacyLoss, worst_probabi
 from dither_protocol.accounting.renyi import ORDERS, RenyiFilter, renyi_costs
 from dither_protocol.mechanisms import Mechanism
 
-NANO: Final = 10**9
+NANO: Final = 10**9  # as `ledger.NANO`, which imports this module late
 _PREFIX: Final = "loss "
 _BEHIND: Final = "loss!"  # the next text after everything that begins with the prefix
 
@@ -38,6 +38,7 @@ class Kind(NamedTuple):
     probability: float
 
 
+@lru_cache(maxsize=1024)
 def kind_scope(nano_epsilon: int, mechanisms: tuple[Mechanism, ...]) -> str:
     """Under which name the totals count a report.
 
@@ -46,16 +47,11 @@ def kind_scope(nano_epsilon: int, mechanisms: tuple[Mechanism, ...]) -> str:
         mechanisms: of which one made it, by fresh answers. A larger epsilon, and a larger r, are nowhere better, so
             the largest of each stand for all. Empty: nothing is known, and the worst is assumed.
     """
-    return _scope_of(Kind(nano_epsilon, _probability(nano_epsilon, mechanisms)))
-
-
-@lru_cache(maxsize=1024)
-def _probability(nano_epsilon: int, mechanisms: tuple[Mechanism, ...]) -> float:
     epsilon = nano_epsilon / NANO
-    worst = worst_probability(epsilon)
-    if not mechanisms or epsilon > MAX_LOSS:
-        return worst
-    return min(worst, max(PrivacyLoss.of(each).probability for each in mechanisms))
+    probability = worst_probability(epsilon)
+    if mechanisms and epsilon <= MAX_LOSS:
+        probability = min(probability, max(PrivacyLoss.of(each).probability for each in mechanisms))
+    return f"{_PREFIX}{nano_epsilon} {probability!r}"
 
 
 def allowed(connection: sqlite3.Connection, total: int, limits: Iterable[tuple[int, float]]) -> bool:
@@ -107,10 +103,6 @@ def _count_the_rest(connection: sqlite3.Connection, counted: Mapping[Kind, int])
         missing = count - sum(times for kind, times in counted.items() if kind.nano_epsilon == nano)
         if missing > 0:
             add_to_total(connection, kind_scope(nano, ()), missing)
-
-
-def _scope_of(kind: Kind) -> str:
-    return f"{_PREFIX}{kind.nano_epsilon} {kind.probability!r}"
 
 
 def _kind_of(scope: str) -> Kind:

@@ -10,7 +10,7 @@ from dither_client.consent import Consent
 from dither_client.errors import RefusedError
 from dither_client.ledger import Charge, Limits
 from dither_client.outbox import encode_answer
-from dither_client.results import RecordStatus
+from dither_client.results import RecordResult, RecordStatus
 from dither_client.sampling import randomize
 from dither_client.state import State
 from dither_protocol.mechanisms import Data
@@ -94,18 +94,12 @@ class Recorder:
             canonical = metric.check_dimensions(dimensions)
             window = metric.window_at(now)
             problem = self._problem(metric, now)
-            if problem:
-                raise RefusedError(RecordStatus.DROPPED, problem)
+            if problem is not None:
+                raise RefusedError(*problem)
             asked = (metric,) if metric.one_of is None else self._asked(registry.groups[metric.one_of], now)
             if metric.one_of is not None and not self._drawn(connection, metric, asked, window, now):
                 return RecordStatus.NOT_DRAWN
-            cost = self._cost(connection, asked)
-            item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
-            limits = self.limits(registry)
-            kind = _kind(asked, cost) if limits.filters and cost else None
-            status = ledger.charge(connection, item, now.astimezone(UTC).date(), limits, kind)
-            if status is not RecordStatus.QUEUED:
-                raise RefusedError(status)
+            self._charge(connection, registry, asked, (metric, window, canonical), now)
             report = outbox.OpenReport(
                 owner=owner,
                 due_at=due_at,
@@ -117,21 +111,40 @@ class Recorder:
                 raise RefusedError(RecordStatus.DROPPED, "queue_full")
         return RecordStatus.QUEUED
 
+    def _charge(
+        self,
+        connection: sqlite3.Connection,
+        registry: Registry,
+        asked: Sequence[Metric],
+        report: tuple[Metric, Window, Dimensions],
+        now: datetime,
+    ) -> None:
+        """Book one report, or refuse it; it costs what the dearest of ``asked`` does."""
+        metric, window, canonical = report
+        cost, limits = self._cost(connection, asked), self.limits(registry)
+        item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
+        kind = _kind(asked, cost) if limits.filters and cost else None
+        status = ledger.charge(connection, item, now.astimezone(UTC).date(), limits, kind)
+        if status is not RecordStatus.QUEUED:
+            raise RefusedError(status)
+
     def limits(self, registry: Registry | None) -> Limits:
         """The stricter of the registry's limits and the app's own."""
         privacy = registry.privacy if registry is not None else None
         return ledger.limits_of(privacy, self._app.per_day, self._app.lifetime, self._app.max_delta)
 
-    def _problem(self, metric: Metric, now: datetime) -> str:
-        """Why this device does not answer a metric now, whatever the answer is; empty where it may."""
+    def _problem(self, metric: Metric, now: datetime) -> RecordResult | None:
+        """Why this device does not answer a metric now, whatever the answer is; None where it may."""
         if max(metric.epsilon, metric.epsilon_permanent or 0.0) > self._app.max_epsilon:
-            return "epsilon_above_limit"
+            return RecordResult(RecordStatus.DROPPED, "epsilon_above_limit")
         window = metric.window_at(now)
-        return "metric_expired" if metric.expired(window) or now >= window.end else ""
+        if metric.expired(window) or now >= window.end:
+            return RecordResult(RecordStatus.DROPPED, "metric_expired")
+        return None
 
     def _asked(self, group: Sequence[Metric], now: datetime) -> tuple[Metric, ...]:
         """Members of a group that this device may answer now: one that is over, say, must not take windows away."""
-        return tuple(metric for metric in group if not self._problem(metric, now))
+        return tuple(metric for metric in group if self._problem(metric, now) is None)
 
     def _drawn(
         self,

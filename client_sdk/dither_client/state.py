@@ -249,7 +249,8 @@ def _translated() -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        # PROTOCOL: SQLite gave up after many tries to begin while others opened and closed the log.
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
             raise StateBusyError("another process holds the state") from None
         if code == sqlite3.SQLITE_FULL:
             raise StateFullError("the disk is full") from None

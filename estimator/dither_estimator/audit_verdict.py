@@ -77,7 +77,8 @@ def judge(sample: Sample, alpha: float, *, lawful: bool = True) -> Verdict:
         sample: the reports.
         alpha: chance that reports which keep the declared epsilon and law are refused; half of it goes to the games,
             shared evenly, and half to the counts.
-        lawful: whether counts should follow the mechanism's p and q. What was made of several reports keeps the epsilon only.
+        lawful: whether counts should follow the mechanism's p and q. What was made of several reports keeps the
+            epsilon only.
 
     Raises:
         MechanismError: reports of this mechanism cannot be audited, or are none of its.

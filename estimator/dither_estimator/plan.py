@@ -191,17 +191,20 @@ def central_reports_for(epsilon: float, margin: float, share: float = 0.1, level
 
 
 def plan_document(
-    mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float
+    mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float, *, members: int = 1
 ) -> dict[str, Any]:
     """A plan for each number of reports, and how many a margin takes, as plain objects.
 
-    Of a memoised metric also the floors: the standard error that stays, however often so many devices report.
+    Of a memoised metric also the floors: the standard error that stays, however often so many devices report. Of one
+    of several metrics of which a device answers one per window: what its share of so many devices' reports tells, an
+    equal part of them, which makes intervals wider by the square root of the number of metrics.
 
     Args:
         mechanism: the oracle.
-        reports: numbers of reports.
+        reports: numbers of reports; with several ``members`` of devices, each with one report in the window.
         margin: half width of the interval to reach; None where none is asked for.
         level: of the intervals, in (0, 1).
+        members: how many metrics the group has.
 
     Raises:
         EstimationError: an argument is outside its range, or the margin takes more than MAX_REPORTS reports.
@@ -214,8 +217,12 @@ def plan_document(
         "counters": mechanism.counters,
         "target": "population",
         "level": level,
-        "plans": [_plan_document(plan(mechanism, n, level)) for n in reports],
+        "plans": [_plan_document(plan(mechanism, _share(n, members), level)) for n in reports],
     }
+    if members > 1:
+        answer["one_of"] = {"members": members, "interval_factor": math.sqrt(members)}
+        for entry, devices in zip(answer["plans"], reports, strict=True):
+            entry["devices"] = devices
     if isinstance(mechanism, Memoized):
         answer["memoized"] = {
             "epsilon_permanent": mechanism.epsilon_permanent,
@@ -236,7 +243,16 @@ def plan_document(
             }
             for share in SHARES
         ]
+        for row in answer["reports_for_margin"] if members > 1 else ():
+            row["devices"] = row["reports"] * members
     return answer
+
+
+def _share(devices: int, members: int) -> int:
+    """Reports about one of so many metrics, where each device answers one of them: the expected number, cut."""
+    if devices < members:
+        raise EstimationError(f"{devices} devices are too few for a group of {members} metrics")
+    return devices // members
 
 
 def _plan_document(result: Plan) -> dict[str, Any]:

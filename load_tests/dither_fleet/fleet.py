@@ -62,7 +62,7 @@ class FleetResult:
 
 
 class Fleet:
-    """Simulated devices that all answer every metric of a registry once.
+    """Simulated devices that all answer every metric of a registry once, and of a group of metrics one.
 
     Args:
         endpoint: base URL of the server.
@@ -119,7 +119,7 @@ class Fleet:
         threads: int = 4,
         progress: Callable[[int], None] = lambda reports: None,
     ) -> FleetResult:
-        """Let every device answer every metric, and deliver all batches, few of them drawn ahead.
+        """Let every device answer every metric, of a group one, and deliver all batches, few of them drawn ahead.
 
         Args:
             devices: how many.
@@ -143,10 +143,11 @@ class Fleet:
                     result.failures[failure] += 1
                 progress(reports)
 
+        answering = self.answering(devices, generator)
         jobs = (
             job
             for metric in self._registry
-            for job in self._batches(metric, devices, generator, reports_per_batch)
+            for job in self._batches(metric, answering[metric.name], generator, reports_per_batch)
         )
         with ThreadPoolExecutor(threads) as pool:
             try:
@@ -156,6 +157,14 @@ class Fleet:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return result
+
+    def answering(self, devices: int, generator: np.random.Generator) -> dict[str, int]:
+        """How many devices answer each metric: all of them, or those whose lot in its group falls on it."""
+        counts = dict.fromkeys(self._registry.metrics, devices)
+        for members in self._registry.groups.values():
+            shares = generator.multinomial(devices, [1 / len(members)] * len(members))
+            counts |= {metric.name: int(share) for metric, share in zip(members, shares, strict=True)}
+        return counts
 
     def _batches(
         self, metric: Metric, devices: int, generator: np.random.Generator, size: int

@@ -9,6 +9,7 @@ from typing import Final
 from dither_protocol.registry import Metric
 from dither_protocol.storage import UNKNOWN
 from dither_protocol.windows import ONCE
+from dither_server.calibration import calibration_of
 from dither_server.conservation import Ledger, Terms
 from dither_server.counting_state import CountingState
 from dither_server.documents import Estimate
@@ -43,6 +44,7 @@ class Kind(StrEnum):
     SILENT = "silent"
     SUPPRESSED = "suppressed"
     SUPPORT_TOTAL = "support-total"
+    CALIBRATION = "calibration"
     NOT_READY = "not-ready"
     NO_WORKER = "no-worker"
     ESTIMATOR_LATE = "estimator-late"
@@ -51,7 +53,7 @@ class Kind(StrEnum):
 
 METRIC_KINDS: Final = (
     Kind.IMBALANCE, Kind.REJECTED, Kind.EXPIRED, Kind.EXPIRES_SOON, Kind.SILENT, Kind.SUPPRESSED,
-    Kind.SUPPORT_TOTAL,
+    Kind.SUPPORT_TOTAL, Kind.CALIBRATION,
 )  # fmt: skip
 """Of the alarms about one metric."""
 SERVICE_KINDS: Final = (
@@ -75,7 +77,13 @@ class Alarm:
     text: str
 
 
-def metric_alarms(metric: Metric, latest: Estimate | None, terms: Terms, now: datetime) -> list[Alarm]:
+def metric_alarms(
+    metric: Metric,
+    latest: Estimate | None,
+    terms: Terms,
+    now: datetime,
+    recent: Sequence[Estimate] = (),
+) -> list[Alarm]:
     """What is to be said about one metric of the registry.
 
     Args:
@@ -83,6 +91,7 @@ def metric_alarms(metric: Metric, latest: Estimate | None, terms: Terms, now: da
         latest: its estimate over all dimensions about the last window that has one.
         terms: its accounts.
         now: aware, in UTC.
+        recent: of a calibration metric, its estimates over all dimensions about the last windows.
     """
     found = [*_imbalance(terms), *rejected_alarms(terms), *_expiry(metric, now)]
     if latest is not None:
@@ -94,7 +103,7 @@ def metric_alarms(metric: Metric, latest: Estimate | None, terms: Terms, now: da
         if latest.support_total is not None and latest.support_total.flagged:
             text = f"The reports in {latest.key} support more or fewer values than honest ones: some are made up."
             found.append(Alarm(Level.WARN, Kind.SUPPORT_TOTAL, text))
-    return found
+    return [*found, *_calibration(metric, recent)]
 
 
 def service_alarms(ledger: Ledger, counting: CountingState, failing: Sequence[str]) -> list[Alarm]:
@@ -168,6 +177,18 @@ def _expiry(metric: Metric, now: datetime) -> list[Alarm]:
         when = "today" if not left else f"in {plural(left.days, 'day')}"
         return [Alarm(Level.WARN, Kind.EXPIRES_SOON, f"It expires {when}, on {metric.expires}.")]
     return []
+
+
+def _calibration(metric: Metric, recent: Sequence[Estimate]) -> list[Alarm]:
+    """Estimates that chance does not explain, where the truth is known."""
+    found = calibration_of(metric, recent)
+    if found is None or not found.missed:
+        return []
+    text = (
+        f"The estimates of {plural(len(found.missed), 'value')} over {plural(len(found.windows), 'window')} are not "
+        "what its known truth gives: devices, counting or debias are wrong, or reports are made up."
+    )
+    return [Alarm(Level.BAD, Kind.CALIBRATION, text)]
 
 
 def _silence(metric: Metric, latest: Estimate, now: datetime) -> list[Alarm]:

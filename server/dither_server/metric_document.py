@@ -44,6 +44,7 @@ def _meaning(metric: Metric) -> dict[str, object]:
             "q": oracle.q,
         },
         "memoized": memoized_document(metric),
+        "calibration": metric.true_shares,
         "period": metric.period,
         "dimensions": metric.dimensions,
     }

@@ -58,7 +58,7 @@ class ServiceCollector(Collector):
         yield _family(Series("dither_build_info", "The server.", ("version",), [((server_version(),), 1.0)]))
         for series in registry_series(service.registry, found.now):
             yield _family(series)
-        for series in survey_series(found, service.store.high_water_bytes):
+        for series in survey_series(found, service.registry, service.store.high_water_bytes):
             yield _family(series)
 
 

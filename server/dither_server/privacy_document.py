@@ -53,6 +53,7 @@ def _metric(each: MetricPrivacy, delta: float) -> dict[str, object]:
         "mechanism": metric.mechanism.name,
         "epsilon": metric.epsilon,
         "collection": metric.collection,
+        "calibration": metric.calibration is not None,
         "period": metric.period,
         "expires": None if metric.expires is None else metric.expires.isoformat(),
         "combinations": spent.combinations,

@@ -7,15 +7,25 @@ them follow from the mechanism alone.
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from dither_protocol.registry import Metric
+from dither_protocol.utility import (
+    POPULATION,
+    PredictedUtility,
+    RealUtility,
+    predicted_utility,
+    real_utility,
+)
 from dither_server.conservation import Conservation, Terms
 from dither_server.documents import Estimate, read_estimates
 from dither_server.published import readable_definitions
 from dither_server.selection import ALL_DIMENSIONS
 from dither_server.store_rules import Published, PublishedVersion
+
+DEFAULT_LEVEL: Final = 0.95
+"""Of intervals whose document does not say it."""
 
 FAKE_SHARE: Final = 0.01
 """Share of made-up reports for which it is said how far they could move a value."""
@@ -93,6 +103,7 @@ def _window(
         "expected_rmse": _expected_rmse(metric, estimate.n),
         "rmse": _rmse(estimate),
         "half_width": _half_width(estimate),
+        "utility": utility(metric, estimate),
         "cells": {
             "published": len(cells) - suppressed,
             "suppressed": suppressed,
@@ -115,6 +126,54 @@ def _rmse(estimate: Estimate) -> float | None:
     if estimate.suppressed:
         return None
     return math.sqrt(statistics.fmean(value.std_error**2 for value in estimate.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """How far off the estimates of one window are (`dither_protocol.utility`).
+
+    Attributes:
+        shares: what the prediction takes for the true shares: "truth" of a calibration metric, else "norm_sub" of what
+            is published, else "uniform".
+        predicted: from the mechanism and n alone.
+        real: against the truth of a calibration metric; None where nobody knows it, and of a suppressed estimate.
+    """
+
+    shares: str
+    predicted: PredictedUtility
+    real: RealUtility | None
+
+
+def utility(metric: Metric | None, estimate: Estimate) -> Utility | None:
+    """Of one estimate of one version.
+
+    Args:
+        metric: that version; None where this server cannot read its definition.
+        estimate: of one window.
+
+    Returns:
+        None without reports, or where the values are not the metric's.
+    """
+    rows = () if estimate.suppressed else estimate.values
+    if metric is None or estimate.n == 0 or (rows and len(rows) != len(metric.labels)):
+        return None
+    source, shares = _shares(metric, [row.norm_sub for row in rows])
+    level, target = estimate.level or DEFAULT_LEVEL, estimate.target or POPULATION
+    truth = metric.true_shares
+    real = None
+    if truth is not None and rows:
+        intervals = [row.interval for row in rows]
+        real = real_utility([row.estimate for row in rows], intervals, truth, estimate.n)
+    return Utility(source, predicted_utility(metric.mechanism, shares, estimate.n, level, target), real)
+
+
+def _shares(metric: Metric, norm_sub: Sequence[float | None]) -> tuple[str, Sequence[float]]:
+    known = [share for share in norm_sub if share is not None]
+    if metric.true_shares is not None:
+        return "truth", metric.true_shares
+    if len(known) == len(metric.labels):
+        return "norm_sub", known
+    return "uniform", [1 / len(metric.labels)] * len(metric.labels)
 
 
 def _half_width(estimate: Estimate) -> Mapping[str, float] | None:

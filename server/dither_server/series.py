@@ -13,6 +13,7 @@ from dither_protocol.errors import Rejection
 from dither_protocol.registry import Registry
 from dither_protocol.storage import UNKNOWN
 from dither_server.alarms import METRIC_KINDS, SERVICE_KINDS, Alarm, Kind
+from dither_server.calibration import calibration_of
 from dither_server.conservation import Terms
 from dither_server.counting_state import CountingState
 from dither_server.ever import Ever
@@ -52,7 +53,7 @@ def _one(name: str, text: str, number: float) -> Series:
     return Series(name, text, (), [((), float(number))])
 
 
-def survey_series(survey: Survey, high_water_bytes: int) -> Iterator[Series]:
+def survey_series(survey: Survey, registry: Registry, high_water_bytes: int) -> Iterator[Series]:
     """What the store says. Where it cannot be read: that, and what the readiness checks say."""
     yield _one(
         "dither_store_up", "Whether the store could be read for this scrape.", survey.readings is not None
@@ -65,6 +66,7 @@ def survey_series(survey: Survey, high_water_bytes: int) -> Iterator[Series]:
     yield from _conservation(readings, survey.metrics)
     yield from _counting(readings.counting, high_water_bytes)
     yield from _estimates(readings.latest)
+    yield from calibration_series(registry, readings.latest)
 
 
 def _alarms(survey: Survey) -> Series:
@@ -150,6 +152,21 @@ def _estimates(latest: Mapping[str, Latest]) -> Iterator[Series]:
     text = "Every report before this time was counted when that estimate changed last."
     samples = [((name,), each.watermark.timestamp()) for name, each in latest.items() if each.watermark]
     yield Series("dither_estimate_watermark_timestamp_seconds", text, ("metric",), samples)
+
+
+def calibration_series(registry: Registry, latest: Mapping[str, Latest]) -> Iterator[Series]:
+    """How often the intervals of calibration metrics hold their known truth."""
+    found = {
+        metric.name: judged
+        for metric in registry
+        if metric.name in latest and (judged := calibration_of(metric, latest[metric.name].recent))
+    }
+    text = "Estimates of calibration metrics, one for each value and recent window."
+    samples = [((name,), float(each.values)) for name, each in found.items()]
+    yield Series("dither_calibration_values", text, ("metric",), samples)
+    text = "Those of them whose interval holds the known truth."
+    samples = [((name,), float(each.covered)) for name, each in found.items()]
+    yield Series("dither_calibration_covered_values", text, ("metric",), samples)
 
 
 def registry_series(registry: Registry, now: datetime) -> Iterator[Series]:

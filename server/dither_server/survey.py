@@ -76,11 +76,12 @@ def _read(service: Service, now: datetime, budget_s: float) -> Readings:
     store = service.store
     found = store.conservation(View.from_query({}, store.catalogue(), now), budget_s)
     names = tuple(service.registry.metrics)
+    calibrated = frozenset(metric.name for metric in service.registry if metric.calibration is not None)
     return Readings(
         ledger=Ledger(found, found.by_metric()),
         ever=store.read(read_ever),
         counting=store.counting_state(now),
-        latest=store.read(lambda client, _: read_latest(client, names)),
+        latest=store.read(lambda client, _: read_latest(client, names, calibrated)),
     )
 
 
@@ -89,5 +90,6 @@ def _metric_alarms(registry: Registry, readings: Readings, now: datetime) -> dic
     for metric in registry:
         latest = readings.latest.get(metric.name)
         terms = readings.ledger.terms(metric.name)
-        found[metric.name] = metric_alarms(metric, None if latest is None else latest.estimate, terms, now)
+        estimate, recent = (None, ()) if latest is None else (latest.estimate, latest.recent)
+        found[metric.name] = metric_alarms(metric, estimate, terms, now, recent)
     return found

@@ -1,7 +1,6 @@
 """The alerts and the Grafana dashboard ask for what a live scrape gives, and the alerts fire when they should."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dither_estimator.store import Store
 from dither_estimator.worker import Worker
 from dither_protocol.registry import parse_registry
+from support.requirements import need
 from support.server import OPERATOR_KEY, batch, running_server, write_files
 from support.store import running_store
 
@@ -184,6 +184,10 @@ CASES: dict[str, Case] = {
         {_RECEIVED: "0+100x150", _UNKNOWN: "0+6x150"},
         {_RECEIVED: "0+100x150", _UNKNOWN: "0+4x150", _REJECTED: "0+50x150"},
     ),
+    "DitherCalibrationMisses": (
+        {'dither_alarm{alarm="calibration",metric="m"}': "1x150"},
+        {'dither_alarm{alarm="calibration",metric="m"}': "0x150"},
+    ),
     "DitherMetricSilent": (
         {'dither_alarm{alarm="silent",metric="m"}': "1x150"},
         {'dither_alarm{alarm="silent",metric="m"}': "0x150"},
@@ -209,9 +213,7 @@ def promtool() -> str:
     """Debian's package `prometheus` has it. A missing one skips, unless ``DITHER_REQUIRE`` names it."""
     found = shutil.which("promtool")
     if found is None:
-        if "promtool" in os.environ.get("DITHER_REQUIRE", "").split(","):
-            pytest.fail("promtool is not on this machine")
-        pytest.skip("promtool is not on this machine")
+        need("promtool", "promtool is not on this machine")
     return found
 
 

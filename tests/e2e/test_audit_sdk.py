@@ -17,7 +17,20 @@ from support import audit_faults
 from support.audit_faults import RUN, audit
 from support.chaos.mutations import Patch
 
-FEW = ("--mechanism", "rr", "--mechanism", "olh", "--epsilon", "1", "--d", "4", "--reports", "100")
+FEW = (
+    "--mechanism",
+    "rr",
+    "--mechanism",
+    "olh",
+    "--epsilon",
+    "1",
+    "--d",
+    "4",
+    "--reports",
+    "100",
+    "--collection",
+    "fresh",
+)
 """Enough for checks that do not look at the law of reports."""
 
 
@@ -27,17 +40,19 @@ def test_the_sdk_passes() -> None:
     assert (done.status, done.found["problems"], done.err) == (0, [], "")
     rows = {(row["mechanism"], row["values"], row["epsilon"]) for row in done.found["mechanisms"]}
     assert {name for name, _, _ in rows} == set(MECHANISMS)
-    assert len(rows) == 8 * 4 + 2
+    assert len(rows) == 8 * 4 + 2  # those of memoised metrics are (name, 4, 1) and (name, 4, 2) again
+    kinds = [row["kind"] for row in done.found["mechanisms"]]
+    assert (kinds.count("one report"), kinds.count("all reports")) == (3, 3)
     for row in done.found["mechanisms"]:
         assert 0 <= row["epsilon_lower_bound"] <= row["epsilon"]
         assert row["reports"] == 400
-    assert len(done.found["checks"]) >= 4
+    assert len(done.found["checks"]) == 5
 
 
 def test_the_bounds_come_near_to_the_declared_epsilon() -> None:
     """With the reports of one round an audit says something: three mechanisms of different shape prove half of it."""
     names = [word for name in ("oue", "blh", "hadamard") for word in ("--mechanism", name)]
-    done = audit("--seconds", "0", "--epsilon", "1", "--d", "4", *names)
+    done = audit("--seconds", "0", "--epsilon", "1", "--d", "4", "--collection", "fresh", *names)
     assert done.status == 0, done.problems
     for row in done.found["mechanisms"]:
         assert 0.5 < row["epsilon_lower_bound"] <= 1 < row["smallest_violation"] <= 1.5
@@ -49,7 +64,8 @@ def test_one_and_a_half_times_the_epsilon_is_proved_of_each_mechanism(
     patches: tuple[Patch, ...], tmp_path: Path
 ) -> None:
     """In the samplers alone, or in the weights that p and q come from too, so that the counts agree."""
-    done = audit("--seconds", "0", "--epsilon", "1", "--d", "4", folder=tmp_path, patches=patches)
+    options = ("--seconds", "0", "--epsilon", "1", "--d", "4", "--collection", "fresh")
+    done = audit(*options, folder=tmp_path, patches=patches)
     assert done.status == 1
     assert len(done.found["mechanisms"]) == len(MECHANISMS)
     for row in done.found["mechanisms"]:
@@ -98,6 +114,34 @@ def test_a_fault_beside_the_law_is_named(
     assert done.status == 1, done.err
     for each in words:
         assert each in done.problems
+
+
+@pytest.mark.parametrize(
+    ("patches", "words"),
+    [
+        (audit_faults.OUTLIVING, ["grr: what reports average to is the same after a new consent"]),
+        (audit_faults.BARE, ["grr, one report, 4 values, epsilon 1: the reports prove an epsilon of 1."]),
+    ],
+    ids=["outliving", "bare"],
+)
+def test_a_fault_of_memoised_answers_is_named(
+    patches: tuple[Patch, ...], words: list[str], tmp_path: Path
+) -> None:
+    """Permanent answers that outlive a no of the person, or that leave the device as they are."""
+    options = ("--collection", "memoized", "--mechanism", "grr", "--seconds", "0")
+    done = audit(*options, folder=tmp_path, patches=patches)
+    assert done.status == 1, done.err
+    for each in words:
+        assert each in done.problems
+
+
+def test_permanent_answers_that_are_drawn_anew_are_found(tmp_path: Path) -> None:
+    """Reports average to the truth: that proves more than the permanent epsilon, or a new consent changes nothing."""
+    options = ("--collection", "memoized", "--mechanism", "grr", "--seconds", "0")
+    done = audit(*options, folder=tmp_path, patches=audit_faults.REDRAWN)
+    assert done.status == 1, done.err
+    assert "grr, all reports" in done.problems or "the same after a new consent" in done.problems
+    assert "one report" not in done.problems
 
 
 def test_an_sdk_that_does_not_start_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from flask.testing import FlaskClient
 from dither_protocol.registry import Registry
 from support.books import service_over, stock
 from support.registries import small_registry
+from support.requirements import need
 from support.store import ENGINES, Engine, engine_binary, running_store
 from support.store import Store as Valkey
 from support.worker_store import announce
@@ -19,10 +19,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every engine in turn. A missing one skips, unless ``DITHER_REQUIRE`` names it."""
     name: str = request.param
     if engine_binary(name) is None:
-        reason = f"no server of engine {name} on this machine"
-        if name in os.environ.get("DITHER_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        need(name, f"no server of engine {name} on this machine")
     before, Engine.name = Engine.name, name
     yield name
     Engine.name = before

@@ -5,9 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from support.cluster import Cluster, running_cluster
+from support.requirements import need
 
 SCRIPT = Path(__file__).parents[2] / "deploy/join_cluster.sh"
 _HANG_LIMIT_S = 60
@@ -17,10 +16,7 @@ def _client_program() -> str:
     """A client of the engine on this machine."""
     found = shutil.which("valkey-cli") or shutil.which("redis-cli")
     if found is None:
-        reason = "neither valkey-cli nor redis-cli is on this machine"
-        if "redis" in os.environ.get("DITHER_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        need("redis", "neither valkey-cli nor redis-cli is on this machine")
     return found
 
 

@@ -133,6 +133,26 @@ FORGETFUL: Final[tuple[Patch, ...]] = (
 )
 """An answer is taken again in the window that it was given in, with fresh noise."""
 
+REDRAWN: Final[tuple[Patch, ...]] = (
+    (
+        "dither_client",
+        "memo.py",
+        "permanent_digits(secret, metric, index))",
+        "permanent_digits(entropy.random_bytes(32), metric, index))",
+    ),
+)
+"""A memoised answer that is drawn anew for each report: their average gives the truth away."""
+
+OUTLIVING: Final[tuple[Patch, ...]] = (
+    ("dither_client", "memo.py", "    write_note(connection, _NOTE, None)\n", "    pass\n"),
+)
+"""The secret of memoised answers survives a no of the person."""
+
+BARE: Final[tuple[Patch, ...]] = (
+    ("dither_client", "memo.py", "    return second_round(chain, answer)\n", "    return answer\n"),
+)
+"""Reports of a memoised index are the permanent answer itself, without a second round."""
+
 CRASHES: Final[tuple[Patch, ...]] = (("dither_client", _SAMPLING, _SAMPLE, "    return 1 // 0\n"),)
 """Nothing can be recorded."""
 

@@ -10,20 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from support.requirements import need
 
 AXE = "axe-core@4.14.1"
 SIZES = {"phone": 390, "desktop": 1280}
 _ARGUMENTS = ("--no-sandbox", "--disable-quic", "--disable-background-networking")
 _LIMIT_MS = 120_000
-
-
-def need(name: str, reason: str) -> None:
-    """Skip for a reason; fail for it where ``DITHER_REQUIRE`` names what is missing."""
-    if name in os.environ.get("DITHER_REQUIRE", "").split(","):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @contextmanager

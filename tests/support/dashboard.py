@@ -1,6 +1,5 @@
 """A project whose dashboard has something of everything to show, and a reader of its pages."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -309,8 +308,3 @@ def read_page(html: str) -> PageReader:
     ids = [each.attributes["id"] for each in reader.root.every() if "id" in each.attributes]
     assert len(ids) == len(set(ids)), sorted(ids)
     return reader
-
-
-def required(name: str) -> bool:
-    """Whether ``DITHER_REQUIRE`` names something that a test may otherwise do without."""
-    return name in os.environ.get("DITHER_REQUIRE", "").split(",")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import requests
 
+from support.requirements import need
 from support.server import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -24,7 +24,7 @@ def nginx_binary() -> str:
     """Debian's package ``nginx-light`` has one; skips where there is none."""
     found = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
-        pytest.skip("no nginx on this machine")
+        need("nginx", "no nginx on this machine")
     return found
 
 

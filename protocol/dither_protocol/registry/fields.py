@@ -11,6 +11,7 @@ from typing import Any, Final
 from dither_protocol.errors import MechanismError, RegistryError
 from dither_protocol.labels import NAME, label_problem, normalize
 from dither_protocol.mechanisms import AUTO, MAX_D, Mechanism, mechanism
+from dither_protocol.registry.calibration import read_calibration
 from dither_protocol.registry.metric import BOOLEAN_LABELS, FRESH, MEMOIZED, Metric
 from dither_protocol.windows import ONCE, PERIODS
 
@@ -34,6 +35,7 @@ _METRIC_KEYS: Final = frozenset(
         "version", "type", "description", "owner", "expires", "categories", "epsilon", "mechanism", "period",
         "collection", "epsilon_permanent", "max_distinct_values",
         "dimensions", "min_reports", "late_days", "retention_days", "use_case", "one_of",
+        "calibration",
     }
 )  # fmt: skip
 _ISO_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -232,4 +234,5 @@ def read_metric(name: str, given: Mapping[str, Any]) -> Metric:
         use_case=None if use_case is None else choice(f"{path}.use_case", use_case, tuple(USE_CASES)),
         max_distinct_values=_max_distinct_values(path, given, len(domain), collection),
         one_of=_one_of(path, given, collection),
+        calibration=read_calibration(path, given, len(domain), fresh=collection == FRESH),
     )

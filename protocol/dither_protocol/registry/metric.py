@@ -53,6 +53,8 @@ class Metric:
         max_distinct_values: of a memoised metric, how many values get a permanent answer of their own; else None.
         one_of: name of the group of metrics of which a device answers one per window; None where it has none. No part
             of ``params_hash``: it decides how many devices report, not what a report means.
+        calibration: of a calibration metric, whole weights of its true answers by label: the device draws its answer by
+            them, and asks nobody. None where the app gives the answer.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Metric:
     use_case: str | None
     max_distinct_values: int | None = None
     one_of: str | None = None
+    calibration: tuple[int, ...] | None = None
 
     def __hash__(self) -> int:
         """By what gives a report its meaning: the generated one would fail at the mapping of dimensions.
@@ -93,6 +96,14 @@ class Metric:
             self.mechanism, "epsilon_permanent", None
         )  # of chains, loaded where needed
         return found
+
+    @property
+    def true_shares(self) -> tuple[float, ...] | None:
+        """The true share of each label of a calibration metric; None of any other, whose truth nobody knows."""
+        if self.calibration is None:
+            return None
+        total = sum(self.calibration)
+        return tuple(weight / total for weight in self.calibration)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -122,6 +133,8 @@ class Metric:
                 "epsilon_permanent": self.epsilon_permanent,
                 "max_distinct_values": self.max_distinct_values,
             }
+        if self.calibration is not None:
+            meaning["calibration"] = self.calibration
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
@@ -129,9 +142,11 @@ class Metric:
         """The index of an answer in the domain. The value is never repeated in an error (invariant P1).
 
         Raises:
-            ValueTypeError: not a bool for a boolean, not a str for a categorical.
+            ValueTypeError: not a bool for a boolean, not a str for a categorical; any answer to a calibration metric.
             ValueDomainError: a str that is none of the categories.
         """
+        if self.calibration is not None:
+            raise ValueTypeError(f"metric '{self.name}' is a calibration metric and takes no value")
         if self.type == "boolean":
             if type(value) is not bool:
                 raise ValueTypeError(f"metric '{self.name}' takes True or False")

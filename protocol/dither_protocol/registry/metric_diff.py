@@ -20,6 +20,7 @@ _JUDGED: Final = frozenset(
     {
         "version", "type", "description", "owner", "expires", "categories", "epsilon", "mechanism", "period",
         "collection", "dimensions", "min_reports", "late_days", "retention_days", "use_case", "one_of",
+        "calibration",
     }
 )  # fmt: skip
 """Keys with a rule of their own below; any other is judged by whether ``params_hash`` changes with it."""
@@ -44,6 +45,15 @@ def metric_differences(
                 old.name, "type", Verdict.BREAKING,
                 f"the name was of a {old.type} and is used again for a {new.type}: one name is one question",
                 "choose another name for the new question, and let this metric expire",
+            )
+        ]  # fmt: skip
+    if old.calibration != new.calibration:
+        return [
+            Difference(
+                old.name, "calibration", Verdict.BREAKING,
+                "the true answers of a name are others: versions of one metric are combined, and a truth would be "
+                "held against estimates of another",
+                "choose another name, and let this metric expire",
             )
         ]  # fmt: skip
     judge = _Judge(old, new, tables, today)

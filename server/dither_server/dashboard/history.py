@@ -61,6 +61,17 @@ class History:
         own = self.own(label)
         return self.combined.get(label) or (own[0] if own else None)
 
+    @property
+    def latest(self) -> Estimate | None:
+        """The estimate that stands for the last window."""
+        windows = self.windows
+        return self.main(windows[-1]) if windows else None
+
+    @property
+    def single(self) -> list[Estimate]:
+        """Those of single versions, of all windows."""
+        return [estimate for estimates in self.versions.values() for estimate in estimates.values()]
+
     def series(self) -> list[Estimate]:
         """Estimates that may be compared along time, oldest first: where versions must not be mixed, the newest's."""
         if self.side_by_side:

@@ -8,6 +8,7 @@ from typing import Final
 
 from dither_protocol.errors import WindowError
 from dither_protocol.registry import Metric
+from dither_protocol.registry.guarantees import guarantees, in_words
 from dither_protocol.storage import dimensions_text
 from dither_protocol.windows import ONCE
 from dither_server.alarms import Alarm, metric_alarms
@@ -19,6 +20,7 @@ from dither_server.dashboard.queries import BY_SIZE, MetricQuery
 from dither_server.documents import Estimate, ValueEstimate
 from dither_server.formats import decimals_for, plural
 from dither_server.published import latest_windows
+from dither_server.quality import Utility, utility
 from dither_server.restating import restated
 from dither_server.selection import ALL_DIMENSIONS, Selection, interval
 from dither_server.service import Service
@@ -98,6 +100,11 @@ class MetricView:
         return self.query.link(self.path, window=self.window)
 
     @property
+    def guarantees(self) -> list[str]:
+        """Of a memoised metric, what its epsilons guarantee and under which assumption, a sentence each."""
+        return [in_words(each) for each in guarantees(self.metric)]
+
+    @property
     def csv(self) -> str:
         """The address of the same as CSV."""
         return self.query.link(f"{self.path}/estimates.csv", window=self.window)
@@ -111,6 +118,16 @@ class MetricView:
     def window_estimates(self) -> list[Estimate]:
         """The estimates about the window shown, single versions last."""
         return [block.estimate for block in (*self.blocks, *self.parts)]
+
+    @property
+    def utilities(self) -> list[tuple[Estimate, Utility]]:
+        """How far off the estimates shown are, each of one version in one window."""
+        found = (
+            (each, utility(self.history.definitions.get(each.version or 0), each))
+            for each in self.window_estimates
+            if each.rollup is None and not each.suppressed
+        )
+        return [(each, worth) for each, worth in found if worth is not None]
 
     @property
     def all_estimates(self) -> list[Estimate]:
@@ -175,7 +192,6 @@ def metric_view(desk: Desk, name: str, query: MetricQuery, path: str) -> MetricV
     series = [estimate for estimate in history.series() if not estimate.suppressed]
     terms = desk.ledger().terms(name)
     registered = name in service.registry.metrics
-    latest = history.main(windows[-1]) if windows else None
     plain = query.dimensions == ALL_DIMENSIONS and query.rollup is None and not query.window
     return MetricView(
         metric=metric,
@@ -192,9 +208,16 @@ def metric_view(desk: Desk, name: str, query: MetricQuery, path: str) -> MetricV
         history=history,
         series=series,
         series_labels=_line_labels(series, blocks),
-        alarms=metric_alarms(metric, latest if plain else None, terms, service.clock()) if registered else [],
+        alarms=_alarms(metric, history if plain else None, terms, service.clock()) if registered else [],
         terms=terms,
     )
+
+
+def _alarms(metric: Metric, history: History | None, terms: Terms, now: datetime) -> list[Alarm]:
+    """Of a metric of the registry; about its estimates only where the page shows the last ones over everything."""
+    if history is None:
+        return metric_alarms(metric, None, terms, now)
+    return metric_alarms(metric, history.latest, terms, now, history.single)
 
 
 def chosen_history(service: Service, name: str, query: MetricQuery) -> History:

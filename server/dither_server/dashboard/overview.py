@@ -126,7 +126,7 @@ def _card(desk: Desk, ledger: Ledger, metric: Metric, now: datetime) -> Card:
         counts=bars(labels, [estimate.n if estimate else None for estimate in found]),
         shares=lines(labels, _lines(history, found, leading)) if leading else None,
         side_by_side=history.combination.reason if history.side_by_side else "",
-        alarms=metric_alarms(metric, latest, ledger.terms(metric.name), now),
+        alarms=metric_alarms(metric, latest, ledger.terms(metric.name), now, history.single),
     )
 
 

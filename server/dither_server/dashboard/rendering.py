@@ -11,6 +11,7 @@ from dither_server.dashboard.assets import Asset
 from dither_server.dashboard.charts import Chart, facts_line, intervals_words
 from dither_server.dashboard.health_page import REASONS
 from dither_server.dashboard.sessions import Session
+from dither_server.shuffled import amplified
 
 _FILTERS: Final = {
     "whole": formats.whole,
@@ -24,6 +25,7 @@ _FILTERS: Final = {
     "moment": formats.moment,
     "duration": formats.duration,
     "plural": formats.plural,
+    "amplified": amplified,
 }
 
 

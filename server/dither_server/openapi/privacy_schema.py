@@ -76,7 +76,8 @@ PRIVACY: Final = shaped(
             shaped(
                 {
                     "metric": TEXT, "version": COUNT, "mechanism": MECHANISM, "epsilon": NUMBER,
-                    "collection": TEXT, "period": PERIOD, "expires": nullable(DAY), "combinations": COUNT,
+                    "collection": TEXT, "calibration": FLAG, "period": PERIOD, "expires": nullable(DAY),
+                    "combinations": COUNT,
                     "reports_per_day": COUNT, "spans": shaped(dict.fromkeys(SPANS, shaped(_SPENT))),
                     "epsilon_per_day": NUMBER, "windows_left": nullable(COUNT),
                     "epsilon_lifetime": nullable(NUMBER), "one_of": nullable(_ONE_OF), "use_case": nullable(TEXT),

@@ -29,6 +29,7 @@ from dither_server.openapi.shapes import (
     said,
     shaped,
 )
+from dither_server.openapi.utility_schema import CALIBRATION, UTILITY
 from dither_server.plans import DEFAULT_REPORTS, MAX_PLANS, MAX_REPORTS
 from dither_server.problems import KINDS
 from dither_server.published import Rule
@@ -63,6 +64,7 @@ _MEANING: Final = {
     "labels": listed(TEXT),
     "mechanism": shaped({"name": MECHANISM, "epsilon": NUMBER, "d": COUNT, "p": SHARE, "q": SHARE}),
     "memoized": MEMOIZED_METRIC,
+    "calibration": CALIBRATION,
     "period": PERIOD,
     "dimensions": mapped(listed(TEXT)),
 }
@@ -249,6 +251,7 @@ _QUALITY: Final = shaped(
                     ),
                     "rmse": said(nullable(NUMBER), "By the published standard errors."),
                     "half_width": nullable(shaped({"median": NUMBER, "largest": NUMBER})),
+                    "utility": UTILITY,
                     "cells": shaped({"published": COUNT, "suppressed": COUNT, "suppressed_share": SHARE}),
                     "support_total": nullable(ref("SupportTotal")),
                 }

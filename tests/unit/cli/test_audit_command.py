@@ -28,6 +28,8 @@ def _run(*options: str) -> Result:
         (["--epsilon", "nan"], "at most 5"),
         (["--epsilon", "0"], "epsilon must be"),
         (["--d", "1"], "d must be"),
+        (["--epsilon", "0.01", "--mechanism", "rr"], "at most 4,000,000 are drawn"),
+        (["--collection", "memoized", "--mechanism", "olh"], "memoised collection takes grr, sue, oue"),
         (["--mechanism", "rappor"], "'rappor' is not one of"),
         (["--reports", "5"], "x>=100"),
     ],

@@ -179,7 +179,10 @@ def test_whoever_comes_back_during_a_record_is_refused_and_the_outer_call_is_fin
         if way == "sqlite":
             connection.set_trace_callback(come_back)
         assert client.record("dark_mode", True) == QUEUED
-        connection.set_trace_callback(None)
+        with (
+            client._state.transaction() as connection
+        ):  # with no other thread inside SQLite: it would be a deadlock
+            connection.set_trace_callback(None)
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert inner == [REENTRANT]

@@ -99,3 +99,52 @@ def test_the_summary_adds_up_by_metric_window_day_and_life() -> None:
         "b": ("b", 1.0, 1, {"once": 1.0}),
     }
     state.close()
+
+
+@pytest.mark.parametrize("days_back", [1, 7, 30, 40])
+def test_a_clock_that_was_set_back_refills_no_day(days_back: int) -> None:
+    """Back by a day, a week, a month, and forward again: the day that was used up stays so, and life adds up."""
+    state, limits = State(None), Limits(per_day=2 * 10**9, lifetime=None)
+    earlier = TODAY - timedelta(days=days_back)
+    assert [_charge(state, _item(name), limits) for name in "ab"] == [RecordStatus.QUEUED] * 2
+    for number, day in enumerate((earlier, TODAY, earlier, TODAY)):
+        assert _charge(state, _item(f"c{number}"), limits, day) is RecordStatus.BUDGET_EXHAUSTED
+        with state.transaction() as connection:
+            found = summary(connection, day, limits)
+        assert (found.spent_today, found.left_today, found.spent_lifetime) == (2.0, 0.0, 2.0)
+    assert _charge(state, _item("d"), limits, TODAY + timedelta(days=1)) is RecordStatus.QUEUED
+    assert (
+        _charge(state, _item("e"), limits, TODAY) is RecordStatus.QUEUED
+    )  # on the day that has begun already
+    assert _charge(state, _item("f"), limits, TODAY) is RecordStatus.BUDGET_EXHAUSTED
+    state.close()
+
+
+def test_a_day_that_was_never_used_up_is_not_refilled_by_halves() -> None:
+    """What is recorded after the step back takes from the same day as what was recorded before it."""
+    state, limits = State(None), Limits(per_day=2 * 10**9, lifetime=None)
+    for name, day in (("a", TODAY), ("b", TODAY - timedelta(days=1))):
+        assert _charge(state, _item(name), limits, day) is RecordStatus.QUEUED
+    for day in (TODAY, TODAY - timedelta(days=1)):
+        assert _charge(state, _item("c"), limits, day) is RecordStatus.BUDGET_EXHAUSTED
+    with state.transaction() as connection:
+        assert spent(connection, TODAY.isoformat()) == 2 * 10**9
+    state.close()
+
+
+def test_the_limit_for_life_knows_no_clock() -> None:
+    """Wherever the clock goes, by years even, it is spent once."""
+    state, limits = State(None), Limits(per_day=None, lifetime=3 * 10**9)
+    days = [TODAY, TODAY.replace(year=2031), TODAY.replace(year=2001), TODAY, TODAY - timedelta(days=1)]
+    statuses = [_charge(state, _item(str(number)), limits, day) for number, day in enumerate(days)]
+    assert statuses == [RecordStatus.QUEUED] * 3 + [RecordStatus.BUDGET_EXHAUSTED] * 2
+    state.close()
+
+
+def test_a_clock_that_was_far_ahead_once_does_not_silence_the_device() -> None:
+    """A day more than 40 days ahead can only come from a wrong clock: the right one has its own day."""
+    state, limits = State(None), Limits(per_day=10**9, lifetime=None)
+    for number, day in enumerate((TODAY + timedelta(days=41), TODAY, TODAY + timedelta(days=1))):
+        status = _charge(state, _item(str(number)), limits, day)
+        assert status is (RecordStatus.BUDGET_EXHAUSTED if number == 2 else RecordStatus.QUEUED)
+    state.close()

@@ -9,9 +9,12 @@ import pytest
 
 from dither_fleet import Fleet, MetricTruth
 from dither_fleet import fleet as fleet_module
+from dither_protocol.registry import registry_from_document
 from dither_protocol.wire import decode_json, encode_batch, parse_envelope, parse_report
+from support.groups import MEMBERS, group_document
 from support.http import Answer, scripted_server
 from support.registries import small_registry
+from support.statistics import follows_law
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 REGISTRY = small_registry()
@@ -119,3 +122,15 @@ def test_the_seed_fixes_the_population_and_never_the_noise() -> None:
     first, again = (list(fleet.draw_devices(color, 200, np.random.default_rng(3))) for _ in range(2))
     assert [r.dimensions for r in first] == [r.dimensions for r in again]
     assert [r.data for r in first] != [r.data for r in again]
+
+
+def test_devices_answer_one_metric_of_a_group() -> None:
+    """Every device draws: the parts add up to all of them and are as large as lots make them; others get all."""
+    registry = registry_from_document(group_document())
+    truths = {name: MetricTruth([0.5, 0.5]) for name in registry.metrics}
+    with scripted_server(_accept(1)) as server:
+        result = Fleet(server.url, "dik_x", registry, truths, NOON).run(900, seed=1)
+    parts = np.array([result.sent[name] for name in MEMBERS])
+    assert parts.sum() == result.sent["dark_mode"] == 900
+    assert follows_law(parts, np.full(3, 1 / 3))
+    assert len(set(parts.tolist())) > 1
