@@ -26,6 +26,7 @@ from dither_cli.parts import example_registry
 from dither_cli.service import Service, ServiceOptions
 from dither_cli.signals import Stopped, Stopping, handled
 from dither_cli.tables import interval_text, percent, plain_table
+from dither_cli.utility_rows import EXPLAINED
 from dither_fleet import Fleet, FleetResult, MetricTruth
 from dither_protocol.errors import DitherError
 from dither_protocol.registry import Registry, load_registry
@@ -232,12 +233,7 @@ def _show_utility(verdict: Verdict, console: Console) -> None:
         return
     console.print(Text("Utility, predicted and real", style="bold"))
     console.print(utility_table(found, console))
-    console.print(
-        Text(
-            "MAE: mean absolute error. Relative error: median over the values that hold nine tenths of all answers. "
-            "Noise ratio: error over that of as many true answers, the price of privacy.\n"
-        )
-    )
+    console.print(Text(f"{EXPLAINED}\n"))
 
 
 def _as_json(verdict: Verdict, devices: int, seed: int) -> dict[str, Any]:

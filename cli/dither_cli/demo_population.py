@@ -87,11 +87,14 @@ def run_sdk_clients(
     """
 
     def one(answers: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        dimensions = {"os": list(OS_SHARES)[answers["os"]]}
+        system = {"os": list(OS_SHARES)[answers["os"]]}
         with Client(server.base_url, registry, ingest_key=server.ingest_key, clock=lambda: now) as client:
             for metric in registry:
-                value = _value(metric, answers[metric.name])
-                result = client.record(metric.name, value, dimensions)
+                dimensions = system if metric.dimensions else None
+                if metric.calibration is not None:  # the SDK draws the answer
+                    result = client.record(metric.name, dimensions=dimensions)
+                else:
+                    result = client.record(metric.name, _value(metric, answers[metric.name]), dimensions)
                 if result.status is not RecordStatus.QUEUED:
                     raise DemoError(
                         f"the SDK did not record '{metric.name}': {result.status} {result.reason}"

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dither_cli.demo_verdict import MetricReport
-from dither_cli.tables import fitting_table, percent
+from dither_cli.tables import fitting_table
+from dither_cli.utility_rows import Row, predicted_row, real_row
 from dither_estimator.utility import exact_coverage
 from dither_protocol.utility import PredictedUtility, RealUtility, predicted_utility, real_utility
 
@@ -57,28 +58,11 @@ def metric_utility(report: MetricReport) -> MetricUtility | None:
 
 def utility_table(found: Sequence[MetricUtility], console: Console) -> Table:
     """Predicted above real for each metric; at least one."""
-    rows = [row for each in found for row in (_predicted_row(each), _real_row(each))]
+    rows = [row for each in found for row in _rows(each)]
     return fitting_table(rows, console, left=("",), optional=())
 
 
-def _predicted_row(each: MetricUtility) -> dict[str, str | Text]:
-    coverage = f"{100 * each.exact_coverage:.1f} %"
-    return _row(each.name, "predicted", each.predicted, coverage)
-
-
-def _real_row(each: MetricUtility) -> dict[str, str | Text]:
-    return _row("", "real", each.real, f"{each.real.covered} of {each.real.values}")
-
-
-def _row(
-    name: str, which: str, errors: PredictedUtility | RealUtility, coverage: str
-) -> dict[str, str | Text]:
-    ratio = errors.noise_ratio
-    return {
-        "metric": Text(name),
-        "": which,
-        "MAE": percent(errors.mean_absolute_error),
-        "relative error": f"{100 * errors.relative_error:.1f} %",
-        "coverage": coverage,
-        "noise ratio": "" if ratio is None else f"{ratio:.2f}",
-    }
+def _rows(each: MetricUtility) -> list[Row]:
+    head: Row = {"metric": Text(each.name)}
+    predicted = predicted_row(head, asdict(each.predicted), each.exact_coverage)
+    return [predicted, real_row(head, asdict(each.real))]

@@ -2,15 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from scipy.special import bdtrc
-
-from dither_fleet import FleetResult, MetricTruth
+from dither_fleet import FleetResult, MetricTruth, most_misses
 from dither_protocol.registry import Metric, Registry
-
-FALSE_ALARM: Final = 1e-6
-"""How often a faultless run may fail."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +57,6 @@ class Verdict:
     def passed(self) -> bool:
         """No problem was found."""
         return not self.problems
-
-
-def most_misses(intervals: int, level: float) -> int:
-    """The largest number of misses that is no alarm.
-
-    Exact binomial limit: with k misses among m intervals the run fails where Pr[X >= k] <= FALSE_ALARM for
-    X ~ Binomial(m, 1 - level). 12 of 47 and 22 of 141 at 95 %.
-    """
-    return max(k for k in range(intervals + 1) if k == 0 or bdtrc(k - 1, intervals, 1 - level) > FALSE_ALARM)
 
 
 def counted(documents: Sequence[Mapping[str, Any]]) -> int:

@@ -21,11 +21,19 @@ COMMANDS: Final = {
     "demo": Lazy(
         "dither_cli.demo", "demo", "Run the service against simulated devices and check the estimates."
     ),
+    "simulate": Lazy(
+        "dither_cli.simulate_command",
+        "simulate_command",
+        "Load a server with simulated devices and judge what it makes of them.",
+    ),
     "estimate": Lazy(
         "dither_cli.estimate_command", "estimate", "Estimate frequencies from reports in a file."
     ),
     "metrics": Lazy("dither_cli.query_commands", "metrics", "List the metrics of a running service."),
     "estimates": Lazy("dither_cli.query_commands", "estimates", "Show the published estimates of a metric."),
+    "quality": Lazy(
+        "dither_cli.quality_command", "quality", "Say how far off the estimates of a metric are."
+    ),
     "status": Lazy(
         "dither_cli.status_command", "status", "Say how a running service is: reports, workers, alarms."
     ),

@@ -1,7 +1,6 @@
 """``dither plan``: how exact an estimate will be, and how many devices it takes, before anybody has reported."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -140,15 +139,9 @@ def _asked(registry: Registry) -> list[Question]:
 def _answer(
     question: Question, reports: tuple[int, ...], margin: float | None, level: float
 ) -> dict[str, Any]:
-    members = max(1, len(question.group))
     answer = {"metric": question.name} | plan_document(
-        question.mechanism, reports, margin, level, members=members
+        question.mechanism, reports, margin, level, group=question.group
     )
-    if members > 1:
-        answer["one_of"] |= {
-            "epsilon_charged": max(question.group),
-            "epsilon_otherwise": math.fsum(question.group),
-        }
     if question.guarantees:
         answer["guarantees"] = [each._asdict() for each in question.guarantees]
     return answer

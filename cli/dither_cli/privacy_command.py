@@ -83,6 +83,7 @@ def show_privacy(document: Mapping[str, Any], console: Console) -> None:
             "dimensions."
         )
     )
+    _show_filter(document, console)
     _show_groups(document, console)
     _show_calibration(document, console)
     _show_bounds(document, console)
@@ -102,6 +103,18 @@ def _row(
             for span in SPANS
         },
     }
+
+
+def _show_filter(document: Mapping[str, Any], console: Console) -> None:
+    """The limit for life of a registry with a delta, which is none on the sums above."""
+    kept = document.get("lifetime_filter")
+    if kept is not None:
+        console.print(
+            Text(
+                "for life a device stops before all its reports together could tell more than epsilon "
+                f"{epsilon_text(kept['epsilon'])}, but for a probability of {kept['delta']:g}."
+            )
+        )
 
 
 def _show_groups(document: Mapping[str, Any], console: Console) -> None:

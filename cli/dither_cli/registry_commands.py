@@ -103,7 +103,7 @@ def _show_differences(
     elif not differences:
         console.print("[green]no difference[/]")
     else:
-        console.print(f"[{_COLORS[verdict]}]{verdict}[/]: {len(differences)} differences")
+        console.print(f"[{_COLORS[verdict]}]{verdict}[/]: {len(differences)} difference{'s' * (len(differences) != 1)}")
 
 
 def show(result: dict[str, Any], console: Console, *, strict: bool = False) -> None:
@@ -117,6 +117,10 @@ def show(result: dict[str, Any], console: Console, *, strict: bool = False) -> N
             worst, limit = result[f"worst_case_epsilon_{key}"], result[f"max_epsilon_{key}"]
             spent = "without end, since a metric does not expire" if worst is None else f"{worst:g}"
             against = "no limit is set in [privacy]" if limit is None else f"limit {limit:g}"
+            if key == "lifetime" and limit is not None and result["delta"] is not None:
+                against = (
+                    f"limit {limit:g} but for a probability of {result['delta']:g}, which allows larger sums"
+                )
             say(escape(f"Worst case per device {span}: epsilon {spent} ({against})."))
     for warning in result["warnings"]:
         say(f"[yellow]warning[/] {escape(warning['path'])}: {escape(warning['problem'])}")

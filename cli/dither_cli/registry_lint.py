@@ -53,6 +53,7 @@ def findings(checked: Registry, today: date, devices: int | None = None) -> dict
         "max_epsilon_per_day": limit,
         "worst_case_epsilon_lifetime": spending(checked, today).epsilon(LIFE),
         "max_epsilon_lifetime": checked.privacy.max_epsilon_lifetime,
+        "delta": checked.privacy.delta,
         "warnings": [
             *_about_life(checked, today),
             *_about_delta(checked, devices or checked.privacy.expected_devices),

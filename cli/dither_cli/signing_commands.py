@@ -93,7 +93,12 @@ def sign(file: Path, *, keys: tuple[Path, ...], out: Path, revision: int | None)
     for path in keys:
         private = _private_key(path)
         signatures[key_id(private.public_key().public_bytes_raw())] = private.sign(message)
-    write_whole(out, encode_envelope(chosen, document, signatures).decode("ascii"))
+    envelope = encode_envelope(chosen, document, signatures)
+    try:
+        parse_envelope(envelope)  # what a device could not read must not take the place of what it can
+    except RegistryError as error:
+        _fail("sign", f"devices would refuse it: {error}")
+    write_whole(out, envelope.decode("ascii"))
     click.echo(f"{out}: revision {chosen} of {registry.project}, signed by {', '.join(signatures)}", err=True)
     if before is None and revision is None:
         click.echo("It is the first revision; devices that have seen a higher one refuse it.", err=True)
@@ -155,6 +160,8 @@ def verify(file: Path, *, keys: tuple[str, ...], as_json: bool) -> None:
     pinned = {key_id(public): public for public in map(_public_key, keys)}
     with naming(file):
         data = file.read_bytes()
+    if not is_envelope(data):
+        _fail("verify", f"{file} is not signed; `dither registry sign` makes the signed form")
     try:
         signed = parse_envelope(data)
         signers = signed.trusted_by(pinned, verify_signature)

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from dither_cli.statement_words import (
     assumptions,
-    certainty,
     how_often,
     leaves,
     memory,
@@ -17,7 +16,13 @@ from dither_cli.statement_words import (
     shown,
     spending_words,
 )
-from dither_client.explain import calibration_in_words, group_in_words, learnt_in_words, lie_in_words
+from dither_client.explain import (
+    calibration_in_words,
+    certainty_in_words,
+    group_in_words,
+    learnt_in_words,
+    lie_in_words,
+)
 from dither_protocol.registry import Metric, Registry
 from dither_protocol.registry.spending import SPANS, MetricSpending, Spending, permanent_answers, spending
 from dither_protocol.registry.spending_bounds import bounds
@@ -77,7 +82,7 @@ def _noise(metric: Metric) -> Mapping[str, Any]:
         "collection": metric.collection,
         "epsilon_permanent": permanent[0][0] if permanent else None,
         "max_distinct_values": permanent[0][1] if permanent else None,
-        "words": [lie_in_words(metric), learnt_in_words(metric), certainty(metric.epsilon), memory(metric)],
+        "words": [lie_in_words(metric), learnt_in_words(metric), certainty_in_words(metric), memory(metric)],
     }
 
 

@@ -121,9 +121,9 @@ def _span_row(name: str, span: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _closest_row(name: str, span: Mapping[str, Any]) -> Sequence[str] | None:
-    """The bound that says most, where one says more than the plain sum."""
+    """The bound that says most, where one says more than the plain sum, and than the limits."""
     least = min(span["bounds"], key=lambda bound: bound["epsilon"], default=None)
-    if least is None or not says_more(least["epsilon"], span["epsilon"]):
+    if least is None or not says_more(least["epsilon"], span["at_most"]):
         return None
     return (name, least["name"], bound_text(least["epsilon"]), f"{least['delta']:g}", least["assumption"])
 

@@ -5,9 +5,10 @@ import unicodedata
 from datetime import date
 from typing import Final
 
-from dither_cli.epsilon_text import epsilon_text
+from dither_cli.epsilon_text import bound_text, epsilon_text
 from dither_protocol.labels import BIDI_CONTROLS
 from dither_protocol.registry import Metric, Registry
+from dither_protocol.registry.guarantees import guarantees
 from dither_protocol.registry.spending import DAY, LIFE, WEEK, YEAR, YEAR_DAYS, Spending, permanent_answers
 
 SPAN_WORDS: Final = {
@@ -37,15 +38,6 @@ def how_often(metric: Metric) -> str:
     return f"Asked {often}. The last {metric.period} begins on {metric.expires} or before."
 
 
-def certainty(epsilon: float) -> str:
-    """What epsilon means for somebody who sees one report: even odds become at most e^eps : 1."""
-    sure = 100 / (1 + math.exp(-epsilon))
-    return (
-        "Somebody who thought that two answers were equally likely can be at most "
-        f"{sure:.1f} % sure of one against the other after seeing one report."
-    )
-
-
 def memory(metric: Metric) -> str:
     """What the device keeps, and what that means for many reports."""
     for epsilon, values in permanent_answers(metric):
@@ -53,9 +45,18 @@ def memory(metric: Metric) -> str:
             "Your device draws a lasting random answer for each value that you ever give, at most "
             f"{values:,} of them, and each report is drawn from it anew. However often you answer, that costs "
             f"epsilon {epsilon_text(epsilon * values)} once for life ({values:,} times {epsilon:g}). It holds between "
-            "answers that change at the same times: that an answer changed, and when, may show over many reports."
+            "answers that change at the same times, and come back to those of the same earlier times: that an answer "
+            f"changed or came back, and when, may show over many reports. {_otherwise(metric)}"
         )
     return "Every report is drawn anew, so reports add up: the more of them, the more they tell together."
+
+
+def _otherwise(metric: Metric) -> str:
+    """What holds for memoised answers without that assumption."""
+    each = next((found.epsilon for found in guarantees(metric) if found.about == "reports"), None)
+    if each is None:
+        return "Between any other answers nothing useful is guaranteed over many reports."
+    return f"Between any other answers so many reports cost as many times epsilon {bound_text(each)}."
 
 
 def leaves(registry: Registry) -> list[str]:
@@ -65,8 +66,9 @@ def leaves(registry: Registry) -> list[str]:
         "it is asked and randomised, and the window that it is about, such as a day.",
         "Reports wait on your device and leave several at a time, under a random number that is made for this one "
         "delivery and never used again.",
-        "As with every connection, the network address of your device is seen while a report is delivered. The "
-        "service neither stores it nor writes it to a log.",
+        "As with every connection, the network address of your device is seen while a report is delivered. Dither's "
+        "server neither stores it nor writes it to a log; for this, unlike for your answers, you have to trust whoever "
+        "runs it.",
     ]
     if any(metric.dimensions for metric in registry):
         said.insert(1, "What is listed as “sent along unchanged” is not randomised.")
@@ -87,7 +89,7 @@ def never_leaves(registry: Registry) -> list[str]:
         f"Your true answer. {kept}",
         "Anything that names you or your device: no account, no number of the device, no cookie, no counter. Two "
         f"deliveries of one device have nothing in them that says so.{alike}",
-        "The time at which you did something. A report names its window only.",
+        "The exact time at which you did something: a report names its window, such as a day, and nothing closer.",
         "Text that you wrote, or anything else that is not in the lists of this statement.",
     ]
 
@@ -150,8 +152,9 @@ def assumptions(registry: Registry, day: date) -> list[str]:
     lasting = [metric.name for metric in registry if permanent_answers(metric)]
     if lasting:
         said.append(
-            f"Lasting answers ({', '.join(lasting)}): the sum holds between answers that change at the same times, "
-            "and as long as nobody can break HMAC-SHA-256."
+            f"Lasting answers ({', '.join(lasting)}): the sum holds between answers that change at the same times "
+            "and come back to those of the same earlier times, and as long as nobody can break HMAC-SHA-256. "
+            "After a no and a new yes they are drawn anew, and charged anew."
         )
     return said
 
@@ -162,8 +165,9 @@ def saying_no() -> list[str]:
         "What you decide in the app goes before everything else, and you can change it at any time. After a no nothing "
         "is sent, and what waits to be sent is erased.",
         "Where the app has no switch for it, the command “python -m dither_client off” on the device does the same.",
-        "While you have not decided, DO_NOT_TRACK=1 in the environment counts as a no, and DITHER_DISABLED=1 switches "
-        "everything off, unless the app was built to set this itself.",
+        "While you have not decided, questions are answered, unless the app was built to wait for your yes. "
+        "DO_NOT_TRACK=1 in the environment counts as a no until you decide, and DITHER_DISABLED=1 switches everything "
+        "off, unless the app was built to set this itself.",
         "What was sent before cannot be called back: nothing in it says whose it is.",
     ]
 

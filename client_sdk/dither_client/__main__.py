@@ -152,7 +152,7 @@ def _decide(agrees: bool) -> Callable[[State, argparse.Namespace], int]:
 def _forget(state: State, _: argparse.Namespace) -> int:
     with state.transaction(durable=True) as connection:
         erased = outbox.erase(connection)
-    state.drop_traces()
+    consent.drop_traces_patiently(state)
     print(f"{erased} reports erased; the ledger stays")
     return EXIT_OK
 

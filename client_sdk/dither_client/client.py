@@ -23,7 +23,7 @@ from dither_client.explain import explain
 from dither_client.ledger import PrivacyLedger
 from dither_client.log import logger
 from dither_client.owners import Owner
-from dither_client.recording import AppLimits, Recorder
+from dither_client.recording import NO_VALUE, AppLimits, NoValue, Recorder
 from dither_client.registry_source import RegistrySource, read_registry, remember_in_use
 from dither_client.registry_trust import read_keys
 from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
@@ -176,7 +176,10 @@ class Client:
     # Answering
 
     def record(
-        self, metric: str, value: bool | str, dimensions: Mapping[str, str] | None = None
+        self,
+        metric: str,
+        value: bool | str | NoValue = NO_VALUE,
+        dimensions: Mapping[str, str] | None = None,
     ) -> RecordResult:
         """Answer one metric: randomise, charge the ledger and queue the report in one transaction.
 
@@ -185,7 +188,8 @@ class Client:
 
         Args:
             metric: name of a metric in the registry.
-            value: the true answer: a bool for a boolean metric, one of the categories for a categorical.
+            value: the true answer: a bool for a boolean metric, one of the categories for a categorical. None is given
+                for a calibration metric, whose answer the device draws itself.
             dimensions: a value for each dimension that the metric declares.
 
         Raises:
@@ -355,8 +359,10 @@ class Client:
         """
         with self._count_lock:
             counts = Counter(self._counts)
-        counts.update(self._sender.totals)
-        counts.update({f"registry_refused:{reason}": times for reason, times in self._source.refused.items()})
+        # Copied in one step each: the sender's thread may be counting something new.
+        counts.update(dict(self._sender.totals))
+        refused = dict(self._source.refused)
+        counts.update({f"registry_refused:{reason}": times for reason, times in refused.items()})
         return dict(counts)
 
     def __enter__(self) -> Self:

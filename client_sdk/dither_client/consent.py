@@ -80,8 +80,15 @@ def decide_patiently(state: State, agrees: bool) -> int:
                 raise
             time.sleep(0.05)
     if not agrees:
-        state.drop_traces()
+        drop_traces_patiently(state)
     return erased
+
+
+def drop_traces_patiently(state: State) -> None:
+    """Leave no trace of what was erased, waiting for other processes at most PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not state.drop_traces() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 class Consent:

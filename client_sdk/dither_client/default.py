@@ -9,6 +9,7 @@ from typing import Any
 
 from dither_client.client import Client
 from dither_client.paths import default_state_dir
+from dither_client.recording import NO_VALUE, NoValue
 from dither_client.registry_source import read_registry
 from dither_client.results import FlushResult, RecordResult, RecordStatus
 from dither_protocol.registry import Registry
@@ -39,7 +40,9 @@ def init(
     return _client
 
 
-def record(metric: str, value: bool | str, dimensions: Mapping[str, str] | None = None) -> RecordResult:
+def record(
+    metric: str, value: bool | str | NoValue = NO_VALUE, dimensions: Mapping[str, str] | None = None
+) -> RecordResult:
     """`Client.record` of the program's client; `disabled` before `init`."""
     if _client is None:
         return RecordResult(RecordStatus.DISABLED, "not_initialised")

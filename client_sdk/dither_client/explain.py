@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from dither_protocol.mechanisms import Form, GeneralizedRandomizedResponse
 from dither_protocol.registry import Metric, Registry
 from dither_protocol.registry.metric import MEMOIZED
 from dither_protocol.windows import ONCE
 
+_LARGE: Final = 1_000.0
+_RARE: Final = 0.0005
 _EVERY = {"hour": "hour", "day": "day", "week": "week", "month": "month"}
 
 
@@ -25,6 +28,7 @@ def explain(metric: Metric, registry: Registry | None = None) -> str:
         f"Asked {often}. Your answer is changed at random on this device before anything leaves it.",
         lie_in_words(metric),
         learnt_in_words(metric),
+        certainty_in_words(metric),
         *group_in_words(metric, registry.groups.get(metric.one_of or "", ()) if registry else ()),
         *memoized_in_words(metric),
     ]
@@ -67,10 +71,21 @@ def lie_in_words(metric: Metric) -> str:
 def learnt_in_words(metric: Metric) -> str:
     """What one report tells, and what many do."""
     factor = math.exp(metric.epsilon)
+    at_most = f"{factor:.3g}" if factor < _LARGE else f"{math.ceil(factor):,}"
     return (
-        "From one report nobody, the operator included, can tell your answer: it changes the odds of one answer "
-        f"against another by a factor of at most {factor:.3g} (epsilon {metric.epsilon:g}). "
+        "To whoever sees it, the operator included, one report changes the odds of one answer against another by a "
+        f"factor of at most {at_most} (epsilon {metric.epsilon:g}). "
         "From many devices together the shares of all answers can be estimated."
+    )
+
+
+def certainty_in_words(metric: Metric) -> str:
+    """What epsilon means for somebody who sees one report: even odds become at most e^eps : 1."""
+    doubt = 100 / (1 + math.exp(metric.epsilon))
+    decimals = max(1, math.ceil(-math.log10(doubt)))  # so many that it never reads as 100 %
+    return (
+        "Somebody who thought that two answers were equally likely can be at most "
+        f"{100 - doubt:.{decimals}f} % sure of one against the other after seeing one report."
     )
 
 
@@ -102,4 +117,7 @@ def group_in_words(metric: Metric, group: Sequence[Metric]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    """To a tenth; what is rare does not read as never, nor what is usual as always."""
+    if 0 < share < _RARE:
+        return "less than 0.1 %"
+    return "more than 99.9 %" if 1 - _RARE <= share < 1 else f"{100 * share:.1f} %"

@@ -18,32 +18,37 @@ from dither_protocol.registry import Metric
 
 
 def drawn(
-    connection: sqlite3.Connection, group: str, members: Sequence[Metric], window: str, now: datetime
+    connection: sqlite3.Connection,
+    group: Sequence[Metric],
+    asked: Sequence[Metric],
+    window: str,
+    now: datetime,
 ) -> str:
     """The name of the one metric of a group that this device answers in a window.
 
     Args:
         connection: inside the transaction of the answer, which must be committed whatever is drawn.
-        group: name of the group.
-        members: those that this device may answer now; at least one.
+        group: all its metrics.
+        asked: those that this device may answer now; at least one.
         window: label of the window.
         now: an aware datetime inside of it.
     """
+    name = group[0].one_of
     row = connection.execute(
-        "SELECT metric FROM draws WHERE one_of = ? AND window = ?", (group, window)
+        "SELECT metric FROM draws WHERE one_of = ? AND window = ?", (name, window)
     ).fetchone()
     if row:
         return str(row[0])
-    chosen = _answered(connection, members, window) or members[entropy.below(len(members))].name
-    ends_at = max(metric.window_at(now).end for metric in members).timestamp()
+    chosen = _answered(connection, group, window) or asked[entropy.below(len(asked))].name
+    ends_at = max(metric.window_at(now).end for metric in asked).timestamp()
     connection.execute("DELETE FROM draws WHERE ends_at <= ?", (now.timestamp(),))
-    connection.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", (group, window, chosen, ends_at))
+    connection.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", (name, window, chosen, ends_at))
     return chosen
 
 
-def _answered(connection: sqlite3.Connection, members: Sequence[Metric], window: str) -> str | None:
+def _answered(connection: sqlite3.Connection, group: Sequence[Metric], window: str) -> str | None:
     """The member that was answered in this window already: its draw was cleaned, and the clock set back."""
-    for metric in members:
+    for metric in group:
         version = _version_below(connection, metric.name, 2**31)
         while version is not None:  # version by version: the ledger may be long, and is sorted like this
             if connection.execute(

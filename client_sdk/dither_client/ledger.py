@@ -193,31 +193,49 @@ def charge(
     added = connection.execute("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", item)
     if not added.rowcount:
         return RecordStatus.ALREADY_REPORTED
-    day = booked_day(connection, today)
+    before = standing(connection, today)
     counted = () if kind is None else ((kind, 1),)
-    add_to_totals(connection, (day, item.nano_epsilon), (LIFETIME, item.nano_epsilon), *counted)
-    if limits.per_day is not None and read_total(connection, day) > limits.per_day:
+    add_to_totals(connection, (before.day, item.nano_epsilon), (LIFETIME, item.nano_epsilon), *counted)
+    if limits.per_day is not None and before.spent_on_it + item.nano_epsilon > limits.per_day:
         return RecordStatus.BUDGET_EXHAUSTED
-    if not _life_allows(connection, limits):
+    if not _life_allows(connection, limits, before.for_life + item.nano_epsilon):
         return RecordStatus.BUDGET_EXHAUSTED
     return RecordStatus.QUEUED
 
 
-def booked_day(connection: sqlite3.Connection, today: date) -> str:
-    """The day on which a charge is booked: the latest that the ledger has seen, where the clock was set back."""
-    day = today.isoformat()
+class Standing(NamedTuple):
+    """What was spent so far, in nano-epsilon.
+
+    Attributes:
+        day: on which charges are booked now: the latest that the ledger has seen, where the clock was set back.
+        spent_on_it: so far.
+        for_life: so far.
+    """
+
+    day: str
+    spent_on_it: int
+    for_life: int
+
+
+def standing(connection: sqlite3.Connection, today: date) -> Standing:
+    """What was spent so far, in one statement where the day has begun."""
+    day, latest = _days(today)
     row = connection.execute(
-        "SELECT scope FROM totals WHERE scope > ? AND scope <= ? ORDER BY scope DESC LIMIT 1",
-        (day, (today + MAX_SET_BACK).isoformat()),
+        "SELECT scope, amount, (SELECT amount FROM totals WHERE scope = ?) FROM totals"
+        " WHERE scope >= ? AND scope <= ? ORDER BY scope DESC LIMIT 1",
+        (LIFETIME, day, latest),
     ).fetchone()
-    return str(row[0]) if row else day
+    return Standing(*row) if row else Standing(day, 0, spent(connection))
 
 
-def _life_allows(connection: sqlite3.Connection, limits: Limits) -> bool:
+@lru_cache(maxsize=4)
+def _days(today: date) -> tuple[str, str]:
+    """A day, and the latest that counts as its own, as ISO text."""
+    return today.isoformat(), (today + MAX_SET_BACK).isoformat()
+
+
+def _life_allows(connection: sqlite3.Connection, limits: Limits, total: int) -> bool:
     """Whether what is booked stays within every limit for life: by the plain sum, or, with a delta, by a filter."""
-    if limits.lifetime is None and not limits.filters:
-        return True
-    total = spent(connection)
     if limits.lifetime is not None and total > limits.lifetime:
         return False
     beyond = [each for each in limits.filters if total > each[0]]
@@ -246,7 +264,7 @@ def summary(
     for metric, window, nano, count in rows:
         windows.setdefault(metric, {})[window] = nano
         reports[metric] = reports.get(metric, 0) + count
-    day, life = spent(connection, booked_day(connection, today)), spent(connection)
+    _, day, life = standing(connection, today)
     filters = _filters(connection, life, limits)
     left = [each.left for each in filters]
     if limits.lifetime is not None:

@@ -102,8 +102,12 @@ def erase(connection: sqlite3.Connection) -> None:
 
 
 def _key(metric: Metric) -> tuple[str, int, str]:
-    """A change of meaning, even without a new version, must not reuse answers to another question."""
-    return metric.name, metric.version, metric.params_hash
+    """A change of meaning, even without a new version, must not reuse answers to another question.
+
+    By the whole hash: two questions that share the 8 digits of ``params_hash`` are found within a second, and a
+    server could charge for the lesser one and ask the other (invariant P6).
+    """
+    return metric.name, metric.version, metric.meaning_hash
 
 
 def _name(metric: Metric, index: int) -> bytes:

@@ -3,7 +3,8 @@
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from enum import Enum
+from typing import Final, NamedTuple
 
 from dither_client import ledger, outbox
 from dither_client.consent import Consent
@@ -17,6 +18,15 @@ from dither_protocol.mechanisms import Data
 from dither_protocol.registry import Registry
 from dither_protocol.registry.metric import FRESH, Dimensions, Metric
 from dither_protocol.windows import Window, last_accepted_date
+
+
+class NoValue(Enum):
+    """The answer of an app that gives none, since the device draws it: a calibration metric's."""
+
+    NO_VALUE = "no value"
+
+
+NO_VALUE: Final = NoValue.NO_VALUE
 
 
 class AppLimits(NamedTuple):
@@ -72,7 +82,7 @@ class Recorder:
         Args:
             registry: which metrics there are.
             name: of the metric.
-            value: the true answer; nothing keeps it.
+            value: the true answer, which nothing keeps; NO_VALUE for a calibration metric.
             dimensions: as the app gave them.
             owner: token of the sender that will deliver the report.
             due_at: when it should, seconds since the epoch.
@@ -90,14 +100,15 @@ class Recorder:
             if not self._consent.given(connection):
                 raise RefusedError(RecordStatus.NOT_CONSENTED)
             metric = registry.metric(name)
-            index = metric.index_of(value)
+            index = _index(metric, value)
             canonical = metric.check_dimensions(dimensions)
             window = metric.window_at(now)
-            problem = self._problem(metric, now)
+            problem = self._problem(metric, window, now)
             if problem is not None:
                 raise RefusedError(*problem)
-            asked = (metric,) if metric.one_of is None else self._asked(registry.groups[metric.one_of], now)
-            if metric.one_of is not None and not self._drawn(connection, metric, asked, window, now):
+            group = (metric,) if metric.one_of is None else registry.groups[metric.one_of]
+            asked = group if metric.one_of is None else self._asked(group, now)
+            if metric.one_of is not None and not _drawn(connection, metric, (group, asked), window, now):
                 return RecordStatus.NOT_DRAWN
             self._charge(connection, registry, asked, (metric, window, canonical), now)
             report = outbox.OpenReport(
@@ -133,31 +144,17 @@ class Recorder:
         privacy = registry.privacy if registry is not None else None
         return ledger.limits_of(privacy, self._app.per_day, self._app.lifetime, self._app.max_delta)
 
-    def _problem(self, metric: Metric, now: datetime) -> RecordResult | None:
+    def _problem(self, metric: Metric, window: Window, now: datetime) -> RecordResult | None:
         """Why this device does not answer a metric now, whatever the answer is; None where it may."""
         if max(metric.epsilon, metric.epsilon_permanent or 0.0) > self._app.max_epsilon:
             return RecordResult(RecordStatus.DROPPED, "epsilon_above_limit")
-        window = metric.window_at(now)
         if metric.expired(window) or now >= window.end:
             return RecordResult(RecordStatus.DROPPED, "metric_expired")
         return None
 
     def _asked(self, group: Sequence[Metric], now: datetime) -> tuple[Metric, ...]:
         """Members of a group that this device may answer now: one that is over, say, must not take windows away."""
-        return tuple(metric for metric in group if self._problem(metric, now) is None)
-
-    def _drawn(
-        self,
-        connection: sqlite3.Connection,
-        metric: Metric,
-        asked: Sequence[Metric],
-        window: Window,
-        now: datetime,
-    ) -> bool:
-        """Whether the lot of a group fell on this metric of it."""
-        from dither_client import groups  # noqa: PLC0415  few apps have groups
-
-        return groups.drawn(connection, str(metric.one_of), asked, window.label, now) == metric.name
+        return tuple(metric for metric in group if self._problem(metric, metric.window_at(now), now) is None)
 
     def _cost(self, connection: sqlite3.Connection, asked: Sequence[Metric]) -> int:
         """Nano-epsilon of the next report.
@@ -182,6 +179,28 @@ class Recorder:
 
     def _encode(self, metric: Metric, window: Window, dimensions: Dimensions, data: Data) -> str:
         return encode_answer(metric, window, dimensions, data, metric.params_hash)
+
+
+def _index(metric: Metric, value: object) -> int:
+    """The index of the true answer: the app's, or of a calibration metric one that is drawn here."""
+    if metric.calibration is None or value is not NO_VALUE:
+        return metric.index_of(value)
+    from dither_client import calibration  # noqa: PLC0415  few apps have calibration metrics
+
+    return calibration.draw(metric.calibration)
+
+
+def _drawn(
+    connection: sqlite3.Connection,
+    metric: Metric,
+    members: tuple[Sequence[Metric], Sequence[Metric]],
+    window: Window,
+    now: datetime,
+) -> bool:
+    """Whether the lot fell on this metric; ``members``: all of its group, and those that may be answered now."""
+    from dither_client import groups  # noqa: PLC0415  few apps have groups
+
+    return groups.drawn(connection, *members, window.label, now) == metric.name
 
 
 def _kind(asked: Sequence[Metric], cost: int) -> str:

@@ -18,7 +18,7 @@ from dither_client.errors import StateError
 from dither_client.log import logger
 from dither_client.registry_trust import Refusal, RegistryRefusedError, open_signed, raise_highest
 from dither_client.state import State, read_note, write_note
-from dither_client.transport import Fetched, Transport
+from dither_client.transport import Fetched, Transport, importing
 from dither_protocol.errors import RegistryError
 from dither_protocol.registry import Registry, parse_registry, registry_from_document
 
@@ -146,7 +146,8 @@ class RegistrySource:
     def _take(self, fetched: Fetched, *, cached: bool = False) -> None:
         """Use a fetched registry, and cache it, unless it is refused or older than the one in use."""
         try:
-            registry, signed = self._open(fetched)
+            with importing():  # a fork waits: its child could never load what is half loaded
+                registry, signed = self._open(fetched)
             if self._project is not None and registry.project != self._project:
                 raise RegistryRefusedError(Refusal.OTHER_PROJECT, "it is another project's")
             if self.current is not None and is_older(registry, self.current):

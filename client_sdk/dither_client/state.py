@@ -23,6 +23,7 @@ from typing import Final
 from dither_client.errors import (
     StateBrokenError,
     StateBusyError,
+    StateError,
     StateForkedError,
     StateFullError,
     StateReentrantError,
@@ -224,14 +225,17 @@ class State:
                 connection.execute("ROLLBACK")
             raise
 
-    def drop_traces(self) -> None:
+    def drop_traces(self) -> bool:
         """Empty the write-ahead log, which keeps pages as they were before something was erased.
 
-        Where another process is reading just now, its next checkpoint does it.
+        Returns:
+            False where another process is inside a transaction just now: what was erased is still in the log, and a
+            later checkpoint of that process would neither empty it nor overwrite it.
         """
-        with _LOCK, suppress(sqlite3.Error):
-            if self._connection is not None and self._pid == os.getpid():
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with _LOCK, suppress(sqlite3.Error, StateError):
+            (row,) = self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return not row[0]
+        return False
 
     def close(self) -> None:
         """Close the connection; the state must not be used afterwards."""
@@ -292,6 +296,12 @@ def write_note(connection: sqlite3.Connection, name: str, value: str | None) -> 
         connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
 
 
+_ADD_TWO: Final = """
+INSERT INTO totals VALUES (?, ?), (?, ?) ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount
+"""
+_ADD_THREE: Final = _ADD_TWO.replace("VALUES", "VALUES (?, ?),")
+
+
 def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> None:
     """Add to one of the sums, which begins at zero."""
     connection.execute(
@@ -301,12 +311,8 @@ def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> Non
 
 
 def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> None:
-    """Add to several of the sums in one statement."""
-    connection.execute(
-        f"INSERT INTO totals VALUES {', '.join(['(?, ?)'] * len(sums))}"  # noqa: S608  nothing but placeholders
-        " ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount",
-        [part for each in sums for part in each],
-    )
+    """Add to two or three of the sums in one statement."""
+    connection.execute(_ADD_TWO if len(sums) == 2 else _ADD_THREE, [part for each in sums for part in each])
 
 
 def read_total(connection: sqlite3.Connection, scope: str) -> int:

@@ -3,6 +3,7 @@
 `requests` is imported when the first batch is sent: importing it costs more than all the rest of the SDK.
 """
 
+import hashlib
 import ipaddress
 import threading
 import time
@@ -73,7 +74,7 @@ class Fetched(NamedTuple):
     Attributes:
         document: its JSON; of the signed form the text of the answer, empty where the server has none. None where it is
             the one that the caller has already.
-        etag: its entity tag.
+        etag: its entity tag; empty where the server's is none of the bytes that it sent.
     """
 
     document: Any
@@ -233,7 +234,7 @@ class HttpTransport:
         if signed:
             return _signed(answer)
         document = _json(answer.body) if answer.status == 200 else None
-        return None if document is None else Fetched(document, answer.headers.get("etag", ""))
+        return None if document is None else Fetched(document, _own_tag(answer))
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -258,10 +259,24 @@ class _Answer(NamedTuple):
     body: bytes
 
 
+def entity_tag(body: bytes) -> str:
+    """The tag that Dither's server gives to a registry: of its bytes alone, the same for every device."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def _own_tag(answer: _Answer) -> str:
+    """The tag of an answer if it says nothing but what was answered, else none.
+
+    A server could give each device a tag of its own, and would have it back with every fetch (invariant P5).
+    """
+    tag = answer.headers.get("etag", "")
+    return tag if tag.removeprefix("W/") == entity_tag(answer.body) else ""
+
+
 def _signed(answer: _Answer) -> Fetched | None:
     """The signed form as text: it is read by whoever checks it. Empty where the server says that there is none."""
     if answer.status == 200:
-        return Fetched(answer.body.decode("utf-8", "replace"), answer.headers.get("etag", ""))
+        return Fetched(answer.body.decode("utf-8", "replace"), _own_tag(answer))
     return Fetched("", "") if answer.status == 404 else None
 
 

@@ -191,7 +191,12 @@ def central_reports_for(epsilon: float, margin: float, share: float = 0.1, level
 
 
 def plan_document(
-    mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float, *, members: int = 1
+    mechanism: Mechanism,
+    reports: Sequence[int],
+    margin: float | None,
+    level: float,
+    *,
+    group: Sequence[float] = (),
 ) -> dict[str, Any]:
     """A plan for each number of reports, and how many a margin takes, as plain objects.
 
@@ -201,14 +206,15 @@ def plan_document(
 
     Args:
         mechanism: the oracle.
-        reports: numbers of reports; with several ``members`` of devices, each with one report in the window.
+        reports: numbers of reports; with a ``group`` of devices, each with one report in the window.
         margin: half width of the interval to reach; None where none is asked for.
         level: of the intervals, in (0, 1).
-        members: how many metrics the group has.
+        group: epsilons of the metrics of which a device answers one per window, this one's included.
 
     Raises:
         EstimationError: an argument is outside its range, or the margin takes more than MAX_REPORTS reports.
     """
+    members = max(1, len(group))
     answer: dict[str, Any] = {
         "mechanism": mechanism.name,
         "epsilon": mechanism.epsilon,
@@ -220,7 +226,12 @@ def plan_document(
         "plans": [_plan_document(plan(mechanism, _share(n, members), level)) for n in reports],
     }
     if members > 1:
-        answer["one_of"] = {"members": members, "interval_factor": math.sqrt(members)}
+        answer["one_of"] = {
+            "members": members,
+            "interval_factor": math.sqrt(members),
+            "epsilon_charged": max(group),
+            "epsilon_otherwise": math.fsum(group),
+        }
         for entry, devices in zip(answer["plans"], reports, strict=True):
             entry["devices"] = devices
     if isinstance(mechanism, Memoized):

@@ -105,18 +105,20 @@ class Devices:
         order, serial = self._order, 0
         last = order.begins + order.ends_after_s
         for numbers, batches in Makers(order.fleet, order.process, order.processes).groups():
-            dues = order.begins + order.schedule.arrivals(np.asarray(numbers, dtype=np.int64))
+            dues = (order.begins + order.schedule.arrivals(np.asarray(numbers, dtype=np.int64))).tolist()
+            if self._stopped.is_set() or time.monotonic() > last:
+                return
+            coming = sum(due <= last for due in dues)  # those after the end do not come
             jobs = []
-            for due, sealed in _each(dues.tolist(), batches):
+            for due, sealed in _each(dues[:coming], batches[:coming]):
                 jobs.append(Job(due, serial, sealed))
                 serial += 1
-            # Devices that would come after the end do not come: their groups are not made.
-            if self._stopped.is_set() or max(float(dues[0]), time.monotonic()) > last:
-                return
             with self._lock:
-                self._tally.devices += len(numbers)
+                self._tally.devices += coming
                 self._tally.made.update(job.sealed.fate for job in jobs)
             if order.endpoint is not None and not self._desk.put(jobs):
+                return
+            if coming < len(dues):
                 return
 
     def _send_all(self) -> None:
@@ -130,13 +132,16 @@ class Devices:
     def _try(self, job: Job, transport: LeanTransport) -> None:
         first = job.tries == 0
         job.tries += 1
+        began = time.monotonic()
+        if first and self._order.schedule.rate is not None:
+            with self._lock:
+                self._tally.waits.add(began - self._order.begins, began - job.due)
         if first and job.sealed.trouble in ("cut", "swallow"):
             transport.abandon(job.sealed.body, whole=job.sealed.trouble == "swallow")
             with self._lock:
                 self._tally.retries[job.sealed.trouble] += 1
             self._again(job, backoff_s(1))
             return
-        began = time.monotonic()
         outcome = transport.send(job.sealed.body)
         ended = time.monotonic()
         with self._lock:

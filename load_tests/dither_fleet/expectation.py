@@ -25,7 +25,7 @@ class Fate(NamedTuple):
     """What becomes of a batch.
 
     Attributes:
-        cells: of each accepted report, in the order of the batch.
+        cells: of each accepted report; the last one is that of the last report.
         rejected: reason of each rejected one.
         refused: why the whole batch is refused, as the transport says it; empty where it is not.
     """

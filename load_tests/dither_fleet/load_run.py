@@ -8,8 +8,11 @@
 """
 
 import multiprocessing
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Final, Self
 
@@ -59,6 +62,19 @@ def orders(
     ]
 
 
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started meanwhile ignores SIGINT from its first instant: a terminal sends it to the children, too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class LoadRun:
     """The processes of a run. Leaving the context ends them.
 
@@ -78,7 +94,8 @@ class LoadRun:
         for order in given:
             listening, telling = context.Pipe(duplex=False)
             process = context.Process(target=main, args=(order, telling), daemon=True)
-            process.start()
+            with _deaf_to_ctrl_c():
+                process.start()
             telling.close()
             self._pipes.append(listening)
             self._processes.append(process)

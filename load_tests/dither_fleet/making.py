@@ -82,6 +82,7 @@ class Fleetwide:
         days: on how many days each of them answers, the last of which is today.
         seed: of the population, never of the noise.
         faults: what goes wrong on purpose.
+        together: how many devices share a batch. Real devices never do; it moves the load from requests to counting.
     """
 
     document: dict[str, Any]
@@ -90,6 +91,7 @@ class Fleetwide:
     days: int
     seed: int
     faults: Faults
+    together: int = 1
 
     @property
     def visits(self) -> int:
@@ -162,8 +164,10 @@ class Makers:
         days_ago = self._fleet.days - 1 - day
         sheets = visit(registry, datetime.now(UTC), days_ago=days_ago, first=day == 0, clock=clock)
         people = People(count, self._generator)
-        columns = [Sealer(sheet, self._truths).seal(people) for sheet in sheets]
-        return [list(batches) for batches in zip(*columns, strict=True)] if columns else [[]] * count
+        columns = [Sealer(sheet, self._truths).seal(people, self._fleet.together) for sheet in sheets]
+        if not columns:
+            return [[] for _ in range(count)]
+        return [[sealed for mine in each for sealed in mine] for each in zip(*columns, strict=True)]
 
     def _befallen(self, sealed: Sealed) -> Sealed:
         faults = self._fleet.faults

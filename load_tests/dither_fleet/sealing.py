@@ -19,7 +19,7 @@ from dither_fleet.visit import Question, Sheet
 from dither_protocol.errors import Rejection
 from dither_protocol.mechanisms import Data
 from dither_protocol.registry import canonical_dimensions
-from dither_protocol.wire import BATCH_ID_BYTES, Report, encode_report
+from dither_protocol.wire import BATCH_ID_BYTES, MAX_REPORTS, Report, encode_report
 
 Truths = Mapping[tuple[str, int], MetricTruth]
 
@@ -125,19 +125,29 @@ class Sealer:
         self._tail = f'","until":"{sheet.until.isoformat()}","reports":['
         self._fates: dict[tuple[int, ...], Fate] = {}
 
-    def seal(self, people: People) -> list[Sealed]:
-        """One batch of each device."""
+    def seal(self, people: People, together: int = 1) -> list[list[Sealed]]:
+        """The batches of each device: its own one, or (``together``) one for so many, which the first of them sends."""
         columns, choices = [], []
         for slot in self._slots:
             reports, chosen = self._answers(slot, people)
             columns.append(reports)
             choices.append(chosen)
         fates = map(self._fate, zip(*choices, strict=True))
-        ids = fresh_ids(people.count)
-        return [
-            Sealed(f'{{"batch":"{number}{self._tail}{",".join(reports)}]}}'.encode(), fate)
-            for number, fate, *reports in zip(ids, fates, *columns, strict=True)
-        ]
+        answers = list(zip(fates, zip(*columns, strict=True), strict=True))
+        # Shared batches are no larger than the protocol allows.
+        size = max(1, min(together, MAX_REPORTS // len(self._slots)))
+        ids = fresh_ids(-(-people.count // size))
+        if size == 1:
+            return [[self._sealed(number, *answer)] for number, answer in zip(ids, answers, strict=True)]
+        made: list[list[Sealed]] = [[] for _ in range(people.count)]
+        for number, at in zip(ids, range(0, people.count, size), strict=True):
+            shared = answers[at : at + size]
+            together_said = tuple(report for _, mine in shared for report in mine)
+            made[at].append(self._sealed(number, _together([fate for fate, _ in shared]), together_said))
+        return made
+
+    def _sealed(self, number: str, fate: Fate, reports: tuple[str, ...]) -> Sealed:
+        return Sealed(f'{{"batch":"{number}{self._tail}{",".join(reports)}]}}'.encode(), fate)
 
     def _answers(self, slot: list[_Form], people: People) -> tuple[list[str], list[int]]:
         """A report of each device, and by which question and combination it is: number of that pair in the slot."""
@@ -172,6 +182,13 @@ class Sealer:
             else:
                 cells.append(cell)
         return Fate(tuple(cells), tuple(rejected), self._refused)
+
+
+def _together(fates: Sequence[Fate]) -> Fate:
+    """The fate of a batch of several devices. Cells are sorted but for the last, so that few fates are different."""
+    cells = [cell for fate in fates for cell in fate.cells]
+    rejected = sorted(reason for fate in fates for reason in fate.rejected)
+    return Fate((*sorted(cells[:-1]), *cells[-1:]), tuple(rejected), fates[0].refused)
 
 
 def with_bad_report(sealed: Sealed) -> Sealed:

@@ -24,7 +24,9 @@ class Tally:
         untimed: answers 429 or 503 without a Retry-After.
         duplicates: reports in batches that the server said it had before.
         tries: by second of the run and outcome: accepted, duplicate, refused, retry.
-        latencies: of tries that ended with 202.
+        latencies: of tries that ended with 202, from sending to the answer.
+        waits: of batches, from the time of their device to their first try: how long they waited for a connection of
+            the load generator. Only where devices come at a rate.
     """
 
     devices: int = 0
@@ -36,6 +38,7 @@ class Tally:
     duplicates: int = 0
     tries: Counter[tuple[int, str]] = field(default_factory=Counter)
     latencies: Latencies = field(default_factory=Latencies)
+    waits: Latencies = field(default_factory=Latencies)
 
     def merge(self, other: "Tally") -> None:
         """Add another tally."""
@@ -45,6 +48,7 @@ class Tally:
         for name in ("made", "settled", "surprises", "retries", "tries"):
             getattr(self, name).update(getattr(other, name))
         self.latencies.merge(other.latencies)
+        self.waits.merge(other.waits)
 
     def note(self, fate: Fate, outcome: Outcome, at_s: float, latency_s: float) -> None:
         """Count one try that was answered, or was not."""

@@ -1,6 +1,6 @@
 """What an operator should look at now. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -106,8 +106,17 @@ def metric_alarms(
     return [*found, *_calibration(metric, recent)]
 
 
-def service_alarms(ledger: Ledger, counting: CountingState, failing: Sequence[str]) -> list[Alarm]:
-    """What is to be said about the service as a whole."""
+def service_alarms(
+    ledger: Ledger, counting: CountingState, failing: Sequence[str], metrics: Iterable[str]
+) -> list[Alarm]:
+    """What is to be said about the service as a whole.
+
+    Args:
+        ledger: it.
+        counting: workers and partitions.
+        failing: readiness checks that fail.
+        metrics: names of the registry, whose alarms stand with them; of other metrics an imbalance stands here.
+    """
     found = readiness_alarms(failing)
     if not counting.living:
         text = "No estimator worker is running: reports are kept, and none is counted."
@@ -118,8 +127,9 @@ def service_alarms(ledger: Ledger, counting: CountingState, failing: Sequence[st
         )
         found.append(Alarm(Level.BAD, Kind.ESTIMATOR_LATE, text))
     nowhere = ledger.terms(UNKNOWN)
-    if nowhere.imbalance:
-        found += _imbalance(nowhere)
+    found += _imbalance(nowhere)
+    for name in sorted(ledger.by_metric.keys() - {*metrics, UNKNOWN}):
+        found += _imbalance(ledger.terms(name), f"{name}, no longer in the registry: ")
     if ledger.found.unreadable:
         text = f"{plural(len(ledger.found.unreadable), 'key')} of the store cannot be read: accounts are missing."
         found.append(Alarm(Level.BAD, Kind.UNREADABLE, text))
@@ -158,10 +168,10 @@ def _rejected(reason: str, reports: int, judged: int, of_what: str) -> Alarm:
     return Alarm(Level.WARN, Kind.REJECTED, text)
 
 
-def _imbalance(terms: Terms) -> list[Alarm]:
+def _imbalance(terms: Terms, where: str = "") -> list[Alarm]:
     if not terms.imbalance:
         return []
-    text = f"{plural(terms.imbalance, 'report')} missing or too many: the ledger does not balance."
+    text = f"{where}{plural(terms.imbalance, 'report')} missing or too many: the ledger does not balance."
     return [Alarm(Level.BAD, Kind.IMBALANCE, text)]
 
 

@@ -218,7 +218,9 @@ class _Look:
             ever[name] = self._terms(key, fields, in_flight.get(name, 0))
             damaged = key in self._unreadable
             found.sums[name] = ever[name] if damaged else recent.of(name, ever[name])
-        self._notes |= recent.notes(self._now_s, ever)
+        # Sums that cannot be read are no base: what is subtracted later must be what there was.
+        known = {name: terms for name, terms in ever.items() if self._keys.ever(name) not in self._unreadable}
+        self._notes |= recent.notes(self._now_s, known)
         out: dict[str, int] = {}
         for bucket, terms in self._accounts.items():
             if terms.imbalance or terms.in_flight:

@@ -113,8 +113,9 @@ def blueprint(service: Service) -> Blueprint:
             raise Problem("unsupported-encoding", "send no encoding", "Content-Encoding")
         asked = read_plan_request(request.get_data(cache=False))
         oracle = asked.oracle(service.registry)
+        group = asked.group(service.registry)
         return json_answer(
-            {"metric": asked.metric} | planned(oracle, asked.reports, asked.margin, asked.level)
+            {"metric": asked.metric} | planned(oracle, asked.reports, asked.margin, asked.level, group)
         )
 
     return routes

@@ -9,6 +9,7 @@ from msgspec import Meta
 from dither_protocol import Mechanism, MechanismError, mechanism
 from dither_protocol.mechanisms import AUTO, MAX_D, MAX_EPSILON, MIN_EPSILON
 from dither_protocol.registry import Registry
+from dither_protocol.registry.document import MAX_METRICS
 from dither_server.problems import Problem
 
 MAX_BODY_BYTES: Final = 16 << 10
@@ -16,7 +17,7 @@ MAX_REPORTS: Final = 10**12
 MAX_PLANS: Final = 32
 DEFAULT_REPORTS: Final = (1_000, 10_000, 100_000, 1_000_000)
 
-_FIELD: Final = re.compile(r"at `\$\.([a-z]+)", re.ASCII)
+_FIELD: Final = re.compile(r"at `\$\.([a-z_]+)", re.ASCII)
 
 Reports = Annotated[int, Meta(ge=1, le=MAX_REPORTS)]
 
@@ -29,7 +30,9 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: privacy loss of one report.
         values: number of values in the domain.
         mechanism: by name.
-        reports: numbers of reports for which to say how exact estimates are.
+        one_of: number of metrics like it of which a device answers one per window; a metric has its own group.
+        reports: numbers of reports for which to say how exact estimates are; of devices, where one metric of several
+            is answered.
         margin: half width of an interval for which to say how many reports it takes; None for none.
         level: of the intervals.
     """
@@ -38,6 +41,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: Annotated[float, Meta(ge=MIN_EPSILON, le=MAX_EPSILON)] | None = None
     values: Annotated[int, Meta(ge=2, le=MAX_D)] | None = None
     mechanism: str = AUTO
+    one_of: Annotated[int, Meta(ge=2, le=MAX_METRICS)] | None = None
     reports: Annotated[list[Reports], Meta(min_length=1, max_length=MAX_PLANS)] = msgspec.field(
         default_factory=lambda: list(DEFAULT_REPORTS)
     )
@@ -51,8 +55,8 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
             Problem: plan-invalid, naming the field.
         """
         if self.metric is not None:
-            if self.epsilon is not None or self.values is not None:
-                raise Problem("plan-invalid", "has its own epsilon and values", "metric")
+            if any(each is not None for each in (self.epsilon, self.values, self.one_of)):
+                raise Problem("plan-invalid", "has its own epsilon, values and group", "metric")
             found = registry.metrics.get(self.metric)
             if found is None:
                 raise Problem("plan-invalid", "is no metric of the registry", "metric")
@@ -64,6 +68,13 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
             return mechanism(self.mechanism, self.epsilon, self.values)
         except MechanismError as error:
             raise Problem("plan-invalid", str(error), "mechanism") from None
+
+    def group(self, registry: Registry) -> tuple[float, ...]:
+        """Epsilons of the metrics of which a device answers one per window; empty where there is no group."""
+        if self.metric is None:
+            return () if self.epsilon is None or self.one_of is None else (self.epsilon,) * self.one_of
+        members = registry.groups.get(registry.metric(self.metric).one_of or "", ())
+        return tuple(member.epsilon for member in members)
 
 
 _decoder: Final = msgspec.json.Decoder(PlanRequest)

@@ -18,6 +18,7 @@ def privacy_document(registry: Registry, view: PrivacyView) -> dict[str, object]
         "per_day": _budget(view.day),
         "lifetime": _budget(view.life),
         "days_to_lifetime_limit": view.days_to_limit,
+        "lifetime_filter": _filter(view.spending.life_filter),
         "spans": {
             span: _span(view.spending.charges[span], view.spending.reports[span], view.spending.delta)
             | {
@@ -32,6 +33,11 @@ def privacy_document(registry: Registry, view: PrivacyView) -> dict[str, object]
             {"metric": each.metric.name, "reason": each.breach} for each in view.metrics if each.breach
         ],
     }
+
+
+def _filter(kept: tuple[float, float] | None) -> dict[str, float] | None:
+    """Where the device stops for life by another rule than the plain sum."""
+    return None if kept is None else {"epsilon": kept[0], "delta": kept[1]}
 
 
 def _budget(budget: Budget) -> dict[str, object]:

@@ -69,7 +69,8 @@ class Recent:
             now_s: the store's time, Unix seconds.
             ever: the sums at that time.
         """
-        if self._next_at is not None and now_s - self._next_at < EVERY.total_seconds():
+        # A store whose clock was far ahead and was set right goes on from there, too.
+        if self._next_at is not None and abs(now_s - self._next_at) < EVERY.total_seconds():
             return {}
         found = {"next": msgspec.json.encode(ever), "next_at": b"%d" % now_s}
         if self._next_at is not None:

@@ -29,7 +29,13 @@ class Statistics(Protocol):
         """A published document with other intervals; None where it cannot be done."""
 
     def plan_document(
-        self, mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float
+        self,
+        mechanism: Mechanism,
+        reports: Sequence[int],
+        margin: float | None,
+        level: float,
+        *,
+        group: Sequence[float] = (),
     ) -> dict[str, Any]:
         """What reports will tell. Raises a `DitherError` that says why where they tell too little."""
 
@@ -66,14 +72,19 @@ def restated_document(text: bytes, level: float, *, simultaneous: bool) -> bytes
 
 
 def planned(
-    mechanism: Mechanism, reports: Sequence[int], margin: float | None, level: float
+    mechanism: Mechanism,
+    reports: Sequence[int],
+    margin: float | None,
+    level: float,
+    group: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """What so many reports will tell.
+    """What so many reports will tell; ``group``: epsilons of the metrics of which a device answers one per window.
 
     Raises:
         Problem: statistics-not-installed; plan-invalid where no number of reports is enough.
     """
     try:
-        return statistics().plan_document(mechanism, reports, margin, level)
+        return statistics().plan_document(mechanism, reports, margin, level, group=group)
     except DitherError as error:
-        raise Problem("plan-invalid", str(error), "margin") from None
+        field = "reports" if min(reports) < len(group) else "margin"
+        raise Problem("plan-invalid", str(error), field) from None

@@ -67,7 +67,7 @@ def survey(service: Service, budget_s: float) -> Survey:
         failing,
         readings,
         "",
-        service_alarms(readings.ledger, readings.counting, failing),
+        service_alarms(readings.ledger, readings.counting, failing, service.registry.metrics),
         _metric_alarms(service.registry, readings, now),
     )
 

@@ -72,7 +72,7 @@ def test_a_kill_under_load_loses_nothing_and_doubles_nothing(kill: Callable[[Ser
         )
         run.start()
         for _ in range(2):
-            for _ in range(200):  # well inside the run of 1,200 batches
+            for _ in range(200):  # well inside the run of 1,500 batches
                 assert posted.acquire(timeout=HANG_LIMIT_S)
             kill(service)
             time.sleep(1.5)  # until the supervisor has started it again, or has tried to

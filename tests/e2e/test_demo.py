@@ -30,12 +30,15 @@ def test_the_demo_counts_everything_and_covers_the_truth(tmp_path: Path) -> None
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "PASS" in ran.stdout
+    assert "Utility, predicted and real" in ran.stdout
     result = json.loads(file.read_text())
     assert result["passed"] is True
     assert result["problems"] == []
-    assert [m["mechanism"] for m in result["metrics"]] == ["rr", "grr", "oue", "sue"]
+    assert [m["mechanism"] for m in result["metrics"]] == ["rr", "grr", "oue", "sue", "grr"]
     for metric in result["metrics"]:
         assert metric["sent"] == metric["accepted"] == metric["counted"] == 3_200
+        assert metric["utility"]["real"]["values"] == len(metric["values"])
+        assert metric["utility"]["predicted"]["noise_ratio"] > 1
         assert {"value", "truth", "estimate", "lower", "upper", "covers"} == metric["values"][0].keys()
     left = [
         p for p in psutil.process_iter(["cmdline"]) if "dither-demo-" in " ".join(p.info["cmdline"] or [])

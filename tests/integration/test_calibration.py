@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from dither_cli.main import cli
 from dither_client import Client, RecordResult, RecordStatus
 from dither_fleet import randomize_many
 from dither_protocol import mechanism
@@ -104,13 +106,26 @@ def test_answers_by_lot_reach_their_real_errors(server: Server, valkey: Valkey) 
     ]
     assert document["n"] == DEVICES
     assert lot["real"]["mean_absolute_error"] == pytest.approx(sum(errors) / 3)
+    for name, words in (("lot", f"{lot['real']['covered']} of 3"), ("asked", "nobody knows the true ones")):
+        shown = CliRunner().invoke(cli, ["quality", name, "--url", server.url, "--key", OPERATOR_KEY])
+        assert shown.exit_code == 0, shown.output
+        assert words in " ".join(shown.output.split())
+        assert f"{100 * utilities[name]['predicted']['mean_absolute_error']:.2f} %" in shown.output
+    printed = CliRunner().invoke(
+        cli, ["quality", "lot", "--json", "--url", server.url, "--key", OPERATOR_KEY]
+    )
+    assert [each["utility"] for each in json.loads(printed.output)["windows"]] == [lot]
     assert _alarms(server) == []
     assert _scraped(server, 'dither_calibration_values{metric="lot"}') == "3.0"
     assert (
         float(_scraped(server, 'dither_calibration_covered_values{metric="lot"}')) == lot["real"]["covered"]
     )
     assert server.get("/v1/metrics/lot").json()["calibration"] == [0.5, 0.3, 0.2]
+    privacy = {each["metric"]: each["calibration"] for each in server.get("/v1/privacy").json()["metrics"]}
+    assert privacy == {"lot": True, "asked": False}
     server.get(f"/login?token={OPERATOR_KEY}", key=None)
+    said = [each.text for each in read_page(server.get("/privacy", key=None).text).root.every("li")]
+    assert [each.split()[0] for each in said if "asks nothing about anybody" in each] == ["lot"]
     for name, columns in (("lot", ["Figure", "predicted", "real"]), ("asked", ["Figure", "predicted"])):
         page = read_page(server.get(f"/metrics/{name}", key=None).text)
         section = page.root.one("section", id="utility-1")

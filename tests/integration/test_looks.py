@@ -170,6 +170,21 @@ def test_rows_tell_of_the_last_weeks_and_balance(client: FlaskClient, stocked: A
     assert f'dither_reports_total{{metric="dark_mode",outcome="received"}} {before["received"]}.0' in scrape
 
 
+def test_sums_that_could_not_be_read_are_no_base(client: FlaskClient, stocked: Any) -> None:
+    """Damaged when the note was taken, and mended since: nothing is out of balance a week later."""
+    week_ago, key = int(time.time()) - EVERY.days * 86_400 - 1, waiting_partition(stocked).ever("dark_mode")
+    kept = stocked.hgetall(key)
+    stocked.hset(key, "counted", "damage")
+    for keys in KEYS:
+        stocked.hset(keys.audit, "next_at", week_ago)
+    assert not ledger_of(client)["balanced"]
+    stocked.hset(key, mapping=kept)
+    for keys in KEYS:
+        stocked.hset(keys.audit, "next_at", week_ago)
+    assert ledger_of(client)["balanced"]
+    assert ledger_of(client)["balanced"]
+
+
 def _alarms(client: FlaskClient, metric: str = "dark_mode") -> set[str]:
     page: Any = client.get("/v1/status", headers=bearer(OPERATOR_KEY)).json
     return {each["kind"] for each in page["alarms"] if each["metric"] == metric}

@@ -32,7 +32,7 @@ def _lots(total: int) -> NDArray[np.int64]:
     )
     with state.transaction() as connection:
         for number in range(total):
-            found[drawn(connection, "editor", group, str(number), NOON)] += 1
+            found[drawn(connection, group, group, str(number), NOON)] += 1
     state.close()
     return np.array([found[name] for name in MEMBERS])
 
@@ -56,7 +56,7 @@ def test_lots_of_windows_are_independent() -> None:
     """Pairs of windows in a row have every combination equally often."""
     group, state = registry_from_document(group_document()).groups["editor"], State(None)
     with state.transaction() as connection:
-        lots = [drawn(connection, "editor", group, str(number), NOON) for number in range(DRAWS)]
+        lots = [drawn(connection, group, group, str(number), NOON) for number in range(DRAWS)]
     state.close()
     pairs = Counter(zip(lots[::2], lots[1::2], strict=True))
     counts = np.array([pairs[a, b] for a in MEMBERS for b in MEMBERS])

@@ -124,6 +124,14 @@ def _added(metric: Metric, old: Registry, new: Registry) -> Difference:
     if any(name in old.metrics for name in _group_names(metric, new)):
         reason += f"; of the group '{metric.one_of}' a device answers one per window, so its other metrics get fewer"
         return Difference(metric.name, "metrics", Verdict.NOTICE, reason, _LOOK_AT_N)
+    limit = new.privacy.max_epsilon_per_day
+    if limit is not None and now > limit:
+        reason += (
+            f"; that is above the limit of {limit:g}, at which it stops, so other metrics get fewer answers"
+        )
+        return Difference(
+            metric.name, "metrics", Verdict.NOTICE, reason, "`dither registry check` refuses that"
+        )
     return Difference(metric.name, "metrics", Verdict.COMPATIBLE, reason)
 
 

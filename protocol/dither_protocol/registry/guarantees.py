@@ -24,6 +24,9 @@ def guarantees(metric: Metric) -> tuple[Guarantee, ...]:
     """Of a memoised metric: one report alone, all reports for life, and both without the assumption; else nothing.
 
     "reports" is the epsilon of each report; so many reports cost so many times as much.
+
+    "life" needs more than changes at the same times: the permanent answers to A, B, A are the same at the first and
+    the last time, those to A, B, C are drawn apart, and reports without end tell which it was.
     """
     oracle = metric.mechanism
     if not isinstance(oracle, Memoized) or metric.max_distinct_values is None:
@@ -39,7 +42,8 @@ def guarantees(metric: Metric) -> tuple[Guarantee, ...]:
         Guarantee(
             "life",
             life,
-            "All reports for life, between histories of answers that change at the same times: "
+            "All reports for life, between histories of answers that change at the same times, and come back to "
+            "those of the same earlier times: "
             f"{metric.max_distinct_values} distinct answers at epsilon {oracle.epsilon_permanent:g} each. "
             "Computational: permanent answers come from HMAC-SHA-256 under a secret of the device.",
         ),

@@ -109,9 +109,14 @@ class Metric:
     def _index(self) -> dict[str, int]:
         return {label: index for index, label in enumerate(self.labels)}
 
-    @cached_property
+    @property
     def params_hash(self) -> str:
-        """First 8 hex digits of the SHA-256 of the canonical JSON of all that gives a report its meaning.
+        """First 8 hex digits of `meaning_hash`: enough to tell honest registries apart, and short on the wire."""
+        return self.meaning_hash[:8]
+
+    @cached_property
+    def meaning_hash(self) -> str:
+        """SHA-256 of the canonical JSON of all that gives a report its meaning, 64 hex digits.
 
         The mechanism stands here by the name that ``auto`` resolved to: a device and a server that resolve it
         differently must not mix their reports. Labels keep their order, which gives the indices a meaning; the
@@ -136,7 +141,7 @@ class Metric:
         if self.calibration is not None:
             meaning["calibration"] = self.calibration
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def index_of(self, value: object) -> int:
         """The index of an answer in the domain. The value is never repeated in an error (invariant P1).

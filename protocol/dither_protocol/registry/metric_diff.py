@@ -10,8 +10,9 @@ from datetime import date
 from typing import Any, Final
 
 from dither_protocol.registry.difference import Difference, Verdict
-from dither_protocol.registry.metric import Metric
-from dither_protocol.windows import ONCE
+from dither_protocol.registry.metric import MEMOIZED, Metric
+from dither_protocol.registry.spending import permanent_answers
+from dither_protocol.windows import ONCE, PERIODS
 
 _SHOWN: Final = 3
 _SPENDING: Final = ("epsilon_permanent", "max_distinct_values")
@@ -88,6 +89,15 @@ class _Judge:
             yield self._difference(
                 "version", Verdict.NOTICE, reason, f"keep version {was} unless that is meant"
             )
+        elif self._old.collection == self._new.collection == MEMOIZED:
+            costs = sum(epsilon * values for epsilon, values in permanent_answers(self._new))
+            reason = (
+                f"raised from {was} to {now}: permanent answers are drawn anew, and every device pays epsilon "
+                f"{costs:g} for life again"
+            )
+            yield self._difference(
+                "version", Verdict.NOTICE, reason, f"keep version {was} unless that is meant"
+            )
         elif not meaning and self._new.late_days >= self._old.late_days:
             move = f"keep version {was}: nothing that gives reports their meaning has changed"
             yield self._difference("version", Verdict.NOTICE, reason, move)
@@ -106,6 +116,8 @@ class _Judge:
             yield self._meant("mechanism", f"{reason}: the noise has other probabilities")
         if old.period != new.period:
             reason = f"changed from {old.period} to {new.period}: the windows are others"
+            if PERIODS.index(new.period) < PERIODS.index(old.period):
+                reason += ", and a device answers more often, and spends more"
             yield self._meant("period", reason + _ASIDE * self._renewed, notice=True)
         if old.collection != new.collection:
             reason = (
@@ -161,9 +173,9 @@ class _Judge:
     def _epsilon(self) -> Difference:
         was, now = self._old.epsilon, self._new.epsilon
         if now > was:
-            reason = f"raised from {was:g} to {now:g}: answers are protected less than people were told"
+            reason = f"raised from {was:.12g} to {now:.12g}: answers are protected less than people were told"
             return self._meant("epsilon", reason, notice=True)
-        return self._meant("epsilon", f"lowered from {was:g} to {now:g}: answers are protected more")
+        return self._meant("epsilon", f"lowered from {was:.12g} to {now:.12g}: answers are protected more")
 
     def _dimensions(self) -> Difference:
         old, new = self._old.dimensions, self._new.dimensions
@@ -174,7 +186,10 @@ class _Judge:
         reason = f"{', '.join(changed)} changed: {now} cells a window, and {was} before"
         if now > was:
             reason += ": a device may report once for each, and spends more"
-        return self._meant("dimensions", reason, notice=now > was)
+        told = [name for name in changed if not set(new.get(name, ())) <= set(old.get(name, ()))]
+        if told:
+            reason += f"; {', '.join(told)} leaves in the clear with values that people were not told of"
+        return self._meant("dimensions", reason, notice=now > was or bool(told))
 
     def _other_keys(self) -> Iterator[Difference]:
         """Keys that this module has no rule for."""
@@ -217,9 +232,14 @@ class _Judge:
         elif was is not None and now > was:
             reason = f"moved from {was} to {now}: devices are asked for longer than people were told"
             yield self._difference("expires", Verdict.NOTICE, reason, "say so where you told them")
-        elif now < self._today and not self._renewed:
+        elif now < self._today and self._renewed:
+            reason = f"moved to {now}, which is over: no device answers version {self._new.version}"
+            yield self._difference("expires", Verdict.NOTICE, reason, f"set it to {self._today} or later")
+        elif now < self._today:
             reason = f"moved to {now}, which is over: reports about later windows, on their way now, would be refused"
-            yield self._difference("expires", Verdict.BREAKING, reason, f"set it to {self._today} or later")
+            over = was is not None and was < self._today
+            move = f"keep {was}" if over else f"set it to {self._today} or later"
+            yield self._difference("expires", Verdict.BREAKING, reason, move)
         else:
             reason = f"set to {now}" if was is None else f"moved from {was} to {now}"
             yield self._difference(

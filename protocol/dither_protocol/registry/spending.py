@@ -209,7 +209,7 @@ def group_charges(group: Sequence[Metric], span: str, first: date | None) -> lis
 def permanent_answers(metric: Metric) -> list[tuple[float, int]]:
     """(epsilon_permanent, max_distinct_values) of a memoised metric; empty for a fresh one.
 
-    Their product is the bound for life (design section 6), between histories that change at the same times.
+    Their product is the bound for life (design section 6), under the assumption that `guarantees` names.
     """
     epsilon, values = metric.epsilon_permanent, metric.max_distinct_values
     return [] if epsilon is None or values is None else [(epsilon, values)]

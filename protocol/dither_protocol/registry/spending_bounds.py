@@ -23,7 +23,10 @@ WORTH: Final = 0.99
 
 Plan = tuple[tuple[PrivacyLoss, int], ...]
 
-_MEMOIZED: Final = " Memoised answers ({metrics}): between histories that change at the same times."
+_MEMOIZED: Final = (
+    " Memoised answers ({metrics}): between histories that change at the same times, and come back to the answers of "
+    "the same earlier times."
+)
 
 
 def bounds(charges: Sequence[Charge], delta: float) -> list[Bound]:

@@ -129,7 +129,7 @@ def health_view(desk: Desk) -> HealthView:
         counting,
         failing,
         "",
-        service_alarms(ledger, counting, failing),
+        service_alarms(ledger, counting, failing, names),
         refused,
         room,
         {metric.name: metric.version for metric in desk.service.registry},

@@ -98,7 +98,7 @@ def overview_view(desk: Desk) -> OverviewView:
     return OverviewView(
         project=service.registry.project,
         cards=[_card(desk, ledger, metric, service.clock()) for metric in service.registry],
-        alarms=service_alarms(ledger, counting, desk.failing()),
+        alarms=service_alarms(ledger, counting, desk.failing(), service.registry.metrics),
         ledger=ledger,
         workers=counting.living,
     )

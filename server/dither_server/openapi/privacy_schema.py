@@ -67,6 +67,11 @@ PRIVACY: Final = shaped(
         "per_day": said(_BUDGET, "Worst case of one device on one UTC day."),
         "lifetime": said(_BUDGET, "From today until the last metric expires; null where one never does."),
         "days_to_lifetime_limit": nullable(NUMBER),
+        "lifetime_filter": said(
+            nullable(shaped({"epsilon": NUMBER, "delta": SHARE})),
+            "Where the registry has a delta: before all its reports together could tell more than this epsilon, but "
+            "for this probability, a device stops. It is no limit on the plain sum; null without a delta.",
+        ),
         "spans": said(
             shaped(dict.fromkeys(SPANS, _TOGETHER)),
             "Worst case of one device over all metrics: on one UTC day, in one week from Monday to Sunday, in the year "

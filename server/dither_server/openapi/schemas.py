@@ -4,6 +4,7 @@ from typing import Final
 
 from dither_protocol.errors import Rejection
 from dither_protocol.mechanisms import AUTO, MAX_D, MAX_EPSILON, MECHANISMS, MIN_EPSILON
+from dither_protocol.registry.document import MAX_METRICS
 from dither_protocol.wire import MAX_REPORTS as MAX_BATCH_REPORTS
 from dither_server.alarms import Kind, Level
 from dither_server.auth import Role
@@ -272,6 +273,12 @@ _PLAN_REQUEST: Final[Schema] = shaped(
         "epsilon": {"type": "number", "minimum": MIN_EPSILON, "maximum": MAX_EPSILON},
         "values": {"type": "integer", "minimum": 2, "maximum": MAX_D},
         "mechanism": {"type": "string", "enum": [AUTO, *MECHANISMS], "default": AUTO},
+        "one_of": {
+            "type": "integer",
+            "minimum": 2,
+            "maximum": MAX_METRICS,
+            "description": "Metrics like it, of which a device answers one per window; `reports` are then devices.",
+        },
         "reports": {
             "type": "array",
             "items": {"type": "integer", "minimum": 1, "maximum": MAX_REPORTS},
@@ -301,14 +308,25 @@ _PLAN: Final = shaped(
                             }
                         )
                     ),
-                }
+                },
+                {"devices": said(COUNT, "Of a group: so many devices make the `n` reports about this metric.")},
             )
         ),
     },
     {
         "memoized": MEMOIZED_PLAN,
+        "one_of": shaped(
+            {
+                "members": COUNT,
+                "interval_factor": said(NUMBER, "How much wider intervals are than with all reports, about."),
+                "epsilon_charged": said(NUMBER, "Of each report: the largest of the group."),
+                "epsilon_otherwise": said(NUMBER, "Of one answer to every member: their sum."),
+            }
+        ),
         "margin": NUMBER,
-        "reports_for_margin": listed(shaped({"share": SHARE, "reports": COUNT, "central_reports": COUNT})),
+        "reports_for_margin": listed(
+            shaped({"share": SHARE, "reports": COUNT, "central_reports": COUNT}, {"devices": COUNT})
+        ),
     },
 )  # fmt: skip
 

@@ -6,9 +6,9 @@ import pytest
 from scipy.special import bdtrc
 
 from dither_cli.demo_population import DemoError, demo_truths
-from dither_cli.demo_verdict import Verdict, judge, most_misses
+from dither_cli.demo_verdict import Verdict, judge
 from dither_cli.parts import example_registry
-from dither_fleet import FleetResult, MetricTruth
+from dither_fleet import FleetResult, MetricTruth, most_misses
 from dither_protocol.registry import load_registry
 from support.registries import COLORS, small_registry
 

@@ -33,7 +33,7 @@ def _words(result: Result) -> str:
 def test_a_plan_for_one_of_several_has_their_part_of_the_reports() -> None:
     """A quarter of the devices report: the figures are those of a quarter of n, intervals twice as wide."""
     oracle = mechanism("grr", 1.0, 5)
-    document = plan_document(oracle, [40_000], 0.05, 0.95, members=4)
+    document = plan_document(oracle, [40_000], 0.05, 0.95, group=[1.0] * 4)
     (entry,) = document["plans"]
     assert (entry["devices"], entry["n"]) == (40_000, 10_000)
     assert entry["precision"] == [vars(row) for row in plan(oracle, 10_000).precision]
@@ -41,7 +41,9 @@ def test_a_plan_for_one_of_several_has_their_part_of_the_reports() -> None:
     for row, whole in zip(entry["precision"], alone, strict=True):
         assert row["std_error"] == pytest.approx(whole.std_error * document["one_of"]["interval_factor"])
         assert row["half_width"] == pytest.approx(whole.half_width * 2, rel=0.01)
-    assert document["one_of"] == {"members": 4, "interval_factor": math.sqrt(4)}
+    assert document["one_of"] == {
+        "members": 4, "interval_factor": math.sqrt(4), "epsilon_charged": 1.0, "epsilon_otherwise": 4.0,
+    }  # fmt: skip
     rare = document["reports_for_margin"][0]
     assert (rare["reports"], rare["devices"]) == (
         reports_for(oracle, 0.05, 0.0),
@@ -49,7 +51,7 @@ def test_a_plan_for_one_of_several_has_their_part_of_the_reports() -> None:
     )
     assert "one_of" not in plan_document(oracle, [40_000], None, 0.95)
     with pytest.raises(EstimationError, match="3 devices are too few for a group of 4"):
-        plan_document(oracle, [3], None, 0.95, members=4)
+        plan_document(oracle, [3], None, 0.95, group=[1.0] * 4)
 
 
 def test_plan_says_what_one_of_several_saves_and_costs() -> None:

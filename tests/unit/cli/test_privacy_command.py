@@ -75,6 +75,19 @@ def test_a_file_is_added_up_as_a_table(tmp_path: Path) -> None:
     assert "warning theme: epsilon is below the usual 1 to 3" in result.output
 
 
+def test_a_limit_with_a_delta_is_said_and_is_none_on_the_sums(tmp_path: Path) -> None:
+    """The device stops by another rule: it stands in words and in JSON, and not in the row of limits."""
+    file = _file(tmp_path, REGISTRY.replace("[privacy]", "[privacy]\ndelta = 1e-6"))
+    output = " ".join(_run(file).output.split())
+    assert "could tell more than epsilon 9, but for a probability of 1e-06." in output
+    assert "warning for life" not in output
+    assert json.loads(_run("--json", file).output)["lifetime_filter"] == {"epsilon": 9.0, "delta": 1e-6}
+    assert json.loads(_run("--json", _file(tmp_path)).output)["lifetime_filter"] is None
+    file = _file(tmp_path, REGISTRY.replace("[privacy]", "[privacy]\ndelta = 1e-6"))
+    check = " ".join(CliRunner().invoke(cli, ["registry", "check", file]).output.split())
+    assert "(limit 9 but for a probability of 1e-06, which allows larger sums)" in check
+
+
 def test_limits_that_are_kept_need_no_warning(tmp_path: Path) -> None:
     """Neither a limit that is not reached, nor one that is reached exactly."""
     text = REGISTRY.replace("max_epsilon_per_day = 20.0", "max_epsilon_per_day = 25.5")

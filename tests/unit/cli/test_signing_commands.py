@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from dither_cli.exit_codes import ExitCode
 from dither_cli.main import cli
 from dither_protocol.registry import parse_registry
-from dither_protocol.registry.envelope import key_id, parse_envelope, parse_public_key
+from dither_protocol.registry.envelope import MAX_SIGNATURES, key_id, parse_envelope, parse_public_key
 
 TOML = """
 schema = 1
@@ -113,6 +113,23 @@ def test_two_keys_sign_during_a_rotation(tmp_path: Path, registry: Path) -> None
     refused = run("verify", out, "--key", other_public)
     assert refused.exit_code == ExitCode.FAILED
     assert "none by a key that is trusted" in refused.stderr
+
+
+def test_what_devices_could_not_read_is_not_written(tmp_path: Path, registry: Path) -> None:
+    """More signatures than an envelope may have: the file before it stays."""
+    keys = [option for _ in range(MAX_SIGNATURES + 1) for option in ("--key", make_key(tmp_path)[0])]
+    out = tmp_path / "signed"
+    assert sign(registry, out, *keys[2:]).exit_code == ExitCode.OK
+    before = out.read_bytes()
+    refused = sign(registry, out, *keys)
+    assert (refused.exit_code, "1 to 8 signatures" in refused.stderr) == (ExitCode.FAILED, True)
+    assert out.read_bytes() == before
+
+
+def test_a_file_that_is_not_signed_is_said_to_be_none(tmp_path: Path, registry: Path) -> None:
+    """Not that it is no JSON: whoever gave the TOML file learns what to do."""
+    refused = run("verify", registry, "--key", make_key(tmp_path)[1])
+    assert (refused.exit_code, "`dither registry sign`" in refused.stderr) == (ExitCode.FAILED, True)
 
 
 def test_what_was_changed_is_refused(tmp_path: Path, registry: Path) -> None:

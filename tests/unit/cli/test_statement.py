@@ -19,7 +19,8 @@ from dither_cli.statement import statement
 from dither_cli.statement_command import FORMATS, rendered
 from dither_cli.statement_formats import markdown
 from dither_cli.statement_layout import MAX_ANSWERS, Grid
-from dither_cli.statement_words import certainty, factor, shown
+from dither_cli.statement_words import factor, shown
+from dither_client.consent import standing
 from dither_client.explain import explain
 from dither_protocol.errors import RegistryError
 from dither_protocol.registry import Registry, registry_from_document
@@ -106,6 +107,7 @@ def test_the_numbers_are_those_of_the_registry() -> None:
     assert (dark["noise"]["p"], dark["noise"]["q"]) == pytest.approx((0.731059, 0.268941), abs=1e-6)
     assert dark["noise"]["odds_factor"] == pytest.approx(2.718282)
     assert "In 26.9 % of all reports the answer that leaves is a lie" in dark["noise"]["words"][0]
+    assert "at most 73.1 % sure" in dark["noise"]["words"][2]
     assert dark["how_often"].endswith("combination of os. The last day begins on 2026-12-02 or before.")
     assert (hourly["owner"], hourly["expires"]) == (None, None)
     assert "no day on which this ends" in hourly["how_often"]
@@ -122,10 +124,25 @@ def test_lasting_answers_say_what_they_cost_and_assume() -> None:
     assert (dark["noise"]["epsilon_permanent"], dark["noise"]["max_distinct_values"]) == (3.0, 2)
     assert "costs epsilon 6 once for life (2 times 3)" in dark["noise"]["words"][-1]
     assert "change at the same times" in " ".join(found["assumptions"])
+    assert "a new yes they are drawn anew, and charged anew" in " ".join(found["assumptions"])
     assert "keyed fingerprint" in found["never_leaves"][0]
+    assert re.search(r"so many reports cost as many times epsilon [\d.]+\.$", dark["noise"]["words"][-1])
+    bits = statement(_registry(dark=lasting | {"mechanism": "oue"}), DAY)["metrics"][0]["noise"]["words"][-1]
+    assert bits.endswith("nothing useful is guaranteed over many reports.")
     fresh = statement(_registry(dark=_table()), DAY)
     for words in ("assumptions", "never_leaves", "leaves"):
         assert not re.search("[Ll]asting|keyed", " ".join(fresh[words]))
+
+
+def test_what_happens_before_anybody_has_decided_is_said() -> None:
+    """The SDK takes silence for a yes unless the app says otherwise: whoever reads must not think that it waits."""
+    assert standing(None, None, {}).consent
+    assert not standing(None, False, {}).consent
+    said = " ".join(statement(_registry(dark=_table()), DAY)["saying_no"])
+    assert (
+        "While you have not decided, questions are answered, unless the app was built to wait for your yes"
+        in said
+    )
 
 
 def test_the_words_are_those_that_the_device_shows() -> None:
@@ -239,12 +256,11 @@ def test_long_lists_of_answers_are_cut_for_people_alone() -> None:
 
 
 def test_odds_in_words() -> None:
-    """e^epsilon to three digits, a power of ten that is never below it; certainty from even odds."""
+    """e^epsilon to three digits, a power of ten that is never below it."""
     assert factor(1.0) == "2.72"
     assert factor(6.9) == "992"
     assert factor(7.0) == "less than 10 to the power of 4"  # e^7 = 1,097
     assert factor(200.0) == "less than 10 to the power of 87"  # e^200 = 7.2e86
-    assert "at most 73.1 % sure" in certainty(1.0)
 
 
 def _run(tmp_path: Path, *options: str, text: str = "") -> Result:
@@ -265,6 +281,17 @@ def test_it_is_printed_or_written(tmp_path: Path, form: str, begins: str) -> Non
     written = _run(tmp_path, "--format", form, "--out", str(out))
     assert (written.exit_code, written.output) == (ExitCode.OK, "")
     assert out.read_text(encoding="utf-8") == printed.output
+
+
+def test_a_bound_above_the_limits_is_not_shown() -> None:
+    """Of more reports than a device ever sends it says nothing; one below the limits is shown."""
+
+    def shown_rows(limit: float) -> str:
+        registry = _registry({"max_epsilon_lifetime": limit}, m=_table(period="hour", expires="2026-12-31"))
+        return rendered(statement(registry, DAY), "markdown").partition("By other rules")[2]
+
+    assert shown_rows(10_000.0).count("| 1e-06 |") == 3
+    assert shown_rows(50.0) == ""
 
 
 def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Consent: who decides, what a no erases, and that it holds."""
 
+import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,41 @@ def test_a_no_of_one_process_holds_for_the_others_at_once(tmp_path: Path) -> Non
     assert transport.bodies == []
     first.shutdown()
     second.shutdown()
+
+
+@pytest.mark.parametrize("way", ["writes", "reads"])
+def test_a_no_waits_for_other_processes_until_no_trace_is_left(tmp_path: Path, way: str) -> None:
+    """One that is inside a transaction keeps the log from being emptied; later its checkpoints would not do it."""
+    client = make_client(MemoryTransport(), state_dir=tmp_path, delay_s=3600)
+    client.record("dark_mode", True)
+    (report,) = client.pending().reports
+    other = sqlite3.connect(tmp_path / "dither.sqlite3", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE" if way == "writes" else "BEGIN")
+    other.execute("SELECT count(*) FROM notes").fetchone()
+    ending = threading.Timer(0.4, other.execute, ["ROLLBACK"])
+    ending.start()
+    client.set_consent(False)
+    assert report.encode() not in state_bytes(tmp_path)
+    ending.join()
+    other.close()
+    client.shutdown()
+
+
+def test_a_no_is_kept_where_another_process_never_lets_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue is erased, and the wait for the log ends."""
+    monkeypatch.setattr(consent, "PATIENCE_S", 0.2)
+    client = make_client(MemoryTransport(), state_dir=tmp_path, delay_s=3600)
+    client.record("dark_mode", True)
+    other = sqlite3.connect(tmp_path / "dither.sqlite3", isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM notes").fetchone()
+    client.set_consent(False)
+    assert client.pending() == ([], [])
+    assert client.record("first_color", "red") == REFUSED
+    other.close()
+    client.shutdown()
 
 
 def test_a_no_erases_every_byte_of_the_queue_and_keeps_the_ledger(tmp_path: Path) -> None:

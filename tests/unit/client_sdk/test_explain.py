@@ -74,6 +74,17 @@ def test_it_says_what_is_asked_how_often_and_what_can_be_learnt(period: str, oft
     assert "Sent along unchanged, from closed lists: os: linux, macos." in text
 
 
+def test_at_a_large_epsilon_nothing_reads_as_safe() -> None:
+    """A lie that is rare is not said to be none, and no certainty to be whole or harmless."""
+    text = explain(_metric("rr", epsilon=9.0))
+    assert "In less than 0.1 % of all reports the answer that leaves is a lie" in text
+    assert "by a factor of at most 8,104 (epsilon 9)" in text
+    assert "at most 99.99 % sure of one against the other" in text
+    assert "nobody" not in text
+    assert "a yes in more than 99.9 %" in explain(_metric("sue", epsilon=20.0))
+    assert "at most 99.9999998 % sure" in explain(_metric("rr", epsilon=20.0))
+
+
 def test_a_long_list_of_answers_is_cut() -> None:
     """Twenty are shown, and how many there are."""
     metric = _metric("oue", categories=[f"c{i}" for i in range(30)])

@@ -9,7 +9,7 @@ import pytest
 
 from dither_client import RecordResult, RecordStatus
 from dither_client.groups import drawn as lot_of
-from dither_protocol import registry_from_document
+from dither_protocol import Registry, registry_from_document
 from support.groups import EPSILONS, MEMBERS, Clock, drawn, group_client, group_document, statuses
 
 ALREADY = str(RecordStatus.ALREADY_REPORTED)
@@ -19,6 +19,12 @@ NOT_DRAWN = RecordResult(RecordStatus.NOT_DRAWN)
 def _lots(folder: Path) -> list[tuple[str, str, str]]:
     with sqlite3.connect(folder / "dither.sqlite3") as connection:
         return connection.execute("SELECT one_of, window, metric FROM draws ORDER BY window").fetchall()
+
+
+def _lot(connection: sqlite3.Connection, registry: Registry, clock: Clock) -> str:
+    """What is drawn among all members for the day of the clock."""
+    group = registry.groups["editor"]
+    return lot_of(connection, group, group, clock.now.date().isoformat(), clock.now)
 
 
 def test_one_metric_of_the_group_is_answered_per_window() -> None:
@@ -146,7 +152,7 @@ def test_a_version_that_was_answered_is_found_in_the_ledger() -> None:
         for _ in range(20):
             with client._state.transaction() as connection:
                 connection.execute("DELETE FROM draws")
-                assert lot_of(connection, "editor", newer.groups["editor"], "2026-11-29", before.now) == first
+                assert _lot(connection, newer, before) == first
 
 
 @pytest.mark.parametrize("period", ["hour", "week", "month", "once"])
@@ -192,6 +198,19 @@ def test_a_refusal_changes_nothing_not_even_the_lot(tmp_path: Path) -> None:
         assert len(client.pending().reports) == 1
 
 
+def test_a_member_that_was_answered_and_then_expired_keeps_its_window() -> None:
+    """Also where the row of the lot is gone: no other member is answered in its place."""
+    clock = Clock()
+    with group_client(None, clock, registry=group_document("once")) as client:
+        first = drawn(client)
+        document = group_document("once")
+        document["metrics"][first]["expires"] = "2026-11-28"
+        client._source.current = registry_from_document(document)
+        with client._state.transaction() as connection:
+            connection.execute("DELETE FROM draws")
+        assert statuses(client) == {name: "dropped" if name == first else "not_drawn" for name in MEMBERS}
+
+
 def test_a_lot_without_any_report_is_drawn_again_once_its_row_is_gone(tmp_path: Path) -> None:
     """Nobody has seen anything of it: 40 such draws are not all the same."""
     clock = Clock()
@@ -201,7 +220,7 @@ def test_a_lot_without_any_report_is_drawn_again_once_its_row_is_gone(tmp_path: 
         assert registry is not None
         for _ in range(40):
             with client._state.transaction() as connection:
-                chosen.add(lot_of(connection, "editor", registry.groups["editor"], "2026-11-29", clock.now))
+                chosen.add(_lot(connection, registry, clock))
                 connection.execute("DELETE FROM draws")
     assert chosen == set(MEMBERS)
 

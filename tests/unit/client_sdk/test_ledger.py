@@ -120,6 +120,17 @@ def test_a_clock_that_was_set_back_refills_no_day(days_back: int) -> None:
     state.close()
 
 
+def test_after_several_days_the_latest_one_is_charged() -> None:
+    """Back by four days over two that were used: what is left of the latest is all that there is."""
+    state, limits = State(None), Limits(per_day=2 * 10**9, lifetime=None)
+    days = [TODAY - timedelta(days=1), TODAY, TODAY]
+    assert {_charge(state, _item(str(number)), limits, day) for number, day in enumerate(days)} == {
+        RecordStatus.QUEUED
+    }
+    assert _charge(state, _item("x"), limits, TODAY - timedelta(days=4)) is RecordStatus.BUDGET_EXHAUSTED
+    state.close()
+
+
 def test_a_day_that_was_never_used_up_is_not_refilled_by_halves() -> None:
     """What is recorded after the step back takes from the same day as what was recorded before it."""
     state, limits = State(None), Limits(per_day=2 * 10**9, lifetime=None)

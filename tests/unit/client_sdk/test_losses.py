@@ -291,6 +291,17 @@ def test_limits_with_and_without_delta_hold_each() -> None:
     assert LEAST_DELTA == MIN_DELTA
 
 
+@pytest.mark.parametrize(("app", "registry"), [(45.0, 60.0), (60.0, 45.0)])
+def test_of_two_limits_with_a_delta_the_stricter_holds(app: float, registry: float) -> None:
+    """Each holds by itself, whichever is the app's."""
+    expected = _most(PrivacyLoss.of(GRR), 45.0, DELTA)
+    assert 45 < expected < _most(PrivacyLoss.of(GRR), 60.0, DELTA)
+    clock, privacy = Clock(), {"max_epsilon_lifetime": registry, "delta": DELTA}
+    with _client(privacy, clock, max_epsilon_lifetime=app, max_delta=DELTA) as client:
+        assert _record_hours(client, clock, expected + 10) == expected
+        assert len(client.privacy_ledger().filters) == 2
+
+
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -1e-6, math.nan, True, "1e-6"])
 def test_max_delta_is_a_probability(wrong: Any) -> None:
     """Anything else is a mistake that shows at the start."""

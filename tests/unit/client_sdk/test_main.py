@@ -11,6 +11,7 @@ from dither_client.__main__ import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from dither_client.testing import MemoryTransport
 from dither_client.transport import Retry
 from support.clients import LINUX, make_client, state_bytes
+from support.groups import group_document
 from support.registries import small_document
 
 Captured = pytest.CaptureFixture[str]
@@ -57,6 +58,19 @@ def test_ledger_shows_every_metric_and_window(folder: Path, capsys: Captured) ->
     assert "left by the registry's limit" in out
     assert "color: epsilon 2 in 1 reports\n  2026-W48  2" in out
     assert "dark_mode: epsilon 1 in 1 reports\n  2026-11-29  1" in out
+
+
+def test_ledger_and_explain_show_limits_with_a_delta_and_groups(tmp_path: Path, capsys: Captured) -> None:
+    """What is spent at that delta, what may be spent in any case, and which questions share one answer."""
+    registry = group_document(privacy={"max_epsilon_lifetime": 10.0, "delta": 1e-6})
+    client = make_client(state_dir=tmp_path, registry=registry, exit_timeout_s=0.0)
+    client.record("dark_mode", True)
+    client.shutdown()
+    _, out, _ = _run(capsys, "--state-dir", str(tmp_path), "ledger")
+    assert "for life  epsilon 1, 9 left by the registry's limit" in out
+    assert "with delta 1e-06: epsilon 1 of 10 for life, by a Renyi filter" in out
+    _, out, _ = _run(capsys, "--state-dir", str(tmp_path), "explain", "tab_width")
+    assert "answers only one of 3 questions (editor_font, line_length, tab_width)" in out
 
 
 @pytest.mark.usefixtures("folder")

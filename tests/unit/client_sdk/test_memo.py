@@ -102,7 +102,7 @@ def test_versions_and_meanings_have_answers_of_their_own(tmp_path: Path, mechani
                 memo.report(connection, metric, index)
                 row = connection.execute(
                     "SELECT answer FROM memos WHERE version = ? AND params = ?",
-                    (metric.version, metric.params_hash),
+                    (metric.version, metric.meaning_hash),
                 ).fetchone()
             answers[-1].append(row[0])
     assert answers[0] != answers[1] != answers[2] != answers[0]
@@ -227,6 +227,22 @@ def test_a_new_version_starts_anew_and_is_charged_anew(tmp_path: Path) -> None:
     )
     assert _days(client, clock, "red", "red") == [QUEUED, QUEUED]
     assert client.privacy_ledger().spent_lifetime == 12.0
+    client.shutdown()
+
+
+def test_a_question_that_shares_the_short_hash_of_another_is_charged_anew(tmp_path: Path) -> None:
+    """Found by trying labels: 1 value at epsilon 1.5, and 2 at 4 under the same 8 digits (invariant P6)."""
+    small = memo_document(epsilon_permanent=1.5, max_distinct_values=1, categories=["red", "a79408"])
+    large = memo_document(epsilon_permanent=4.0, max_distinct_values=2, categories=["red", "b28187"])
+    assert _metric(small).params_hash == _metric(large).params_hash
+    client, clock = _client(tmp_path, registry=small)
+    assert _days(client, clock, "red") == [QUEUED]
+    client.shutdown()
+    client = make_client(
+        MemoryTransport(), state_dir=tmp_path, registry=large, clock=clock, max_epsilon_lifetime=9.4
+    )
+    assert client.record("mood", "red") == EXHAUSTED
+    assert client.privacy_ledger().spent_lifetime == 1.5
     client.shutdown()
 
 

@@ -1,7 +1,9 @@
 """Owners: what belongs to a live process is left alone, what belongs to a dead one is adopted."""
 
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,6 +151,97 @@ def test_a_token_is_stable_until_released_and_new_afterwards(tmp_path: Path) -> 
     owner.release()
     assert owner.token != first
     owner.release()
+    owner.release()
+
+
+@pytest.mark.parametrize("instant", ["before the lock", "under the lock of the sweep"])
+def test_a_token_that_is_swept_before_it_is_locked_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instant: str
+) -> None:
+    """Another process that sweeps just then breaks nothing: the token that counts has a locked file in its place."""
+    swept: list[Path] = []
+    really = owners.fcntl.lockf
+
+    def sweep(file: int, command: int) -> None:
+        (path,) = (tmp_path / "owners").iterdir()
+        if not swept:
+            swept.append(path)
+            path.unlink()
+            if instant != "before the lock":
+                raise BlockingIOError
+        really(file, command)
+
+    monkeypatch.setattr(owners.fcntl, "lockf", sweep)
+    owner = Owner(tmp_path)
+    token = owner.token
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "owners").iterdir()] == [token]
+    assert swept[0].name != token
+    assert swept[0].name not in owners._live
+    owner.release()
+
+
+def test_processes_that_come_and_go_at_once_keep_the_tokens_that_they_hold(tmp_path: Path) -> None:
+    """Four of them take a token, sweep and release it again and again: none fails, and none loses its file."""
+    pids = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for _ in range(1_500):
+                    owner = Owner(tmp_path)
+                    if not (tmp_path / "owners" / owner.token).exists():
+                        os._exit(2)
+                    owner._sweep()
+                    owner.release()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        pids.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * 4
+
+
+def test_threads_that_come_at_once_share_one_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second token would hold its reports back for as long as the process lives."""
+    owner = Owner(tmp_path)
+    barrier = threading.Barrier(4)
+    really = owners.entropy.random_bytes
+
+    def slowly(count: int) -> bytes:
+        threading.Event().wait(0.05)
+        return really(count)
+
+    monkeypatch.setattr(owners.entropy, "random_bytes", slowly)
+    tokens: list[str] = []
+
+    def take() -> None:
+        barrier.wait(60)
+        tokens.append(owner.token)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(tokens) == 4
+    assert set(tokens) == {path.name for path in (tmp_path / "owners").iterdir()} == {owner.token}
+    owner.release()
+
+
+def test_a_signal_handler_that_takes_a_token_in_the_middle_of_it_shares_it(tmp_path: Path) -> None:
+    """The outer call keeps the handler's, and gives its own up."""
+    owner = Owner(tmp_path)
+    really, inner = owner._locked, []
+
+    def interrupted(path: Path) -> object:
+        owner._locked = really  # type: ignore[method-assign]
+        inner.append(owner.token)
+        return really(path)
+
+    owner._locked = interrupted  # type: ignore[method-assign,assignment]
+    assert [owner.token] == inner
+    assert [path.name for path in (tmp_path / "owners").iterdir()] == inner
+    assert inner[0] in owners._live
     owner.release()
 
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dither_client import RecordStatus
+from dither_client import RecordStatus, registry_source, transport
 from dither_client.errors import StateBusyError
 from dither_client.registry_source import RETRY_S, RegistrySource, in_use, read_registry
 from dither_client.registry_trust import Refusal, read_keys
 from dither_client.state import State, read_note, write_note
 from dither_client.testing import MemoryTransport
-from dither_client.transport import Fetched, HttpTransport
+from dither_client.transport import Fetched, HttpTransport, entity_tag
 from dither_protocol.registry import Registry, registry_from_document
 from support.clients import make_client, wait_until
 from support.http import Answer, scripted_server
@@ -248,6 +250,32 @@ def test_what_could_not_be_booked_is_not_used_and_asked_for_again_soon(state: St
     other.close()
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_no_fork_comes_between_while_a_registry_is_read(
+    state: State, monkeypatch: pytest.MonkeyPatch, pinned: bool
+) -> None:
+    """Reading loads modules late and checks signatures: a child that is forked meanwhile could hang in either."""
+    free: list[bool] = []
+
+    def fork_hook() -> None:
+        free.append(transport._import_lock.acquire(blocking=False))
+
+    name = "open_signed" if pinned else "registry_from_document"
+    really = getattr(registry_source, name)
+
+    def watched(*arguments: Any) -> Any:
+        thread = threading.Thread(target=fork_hook)
+        thread.start()
+        thread.join()
+        return really(*arguments)
+
+    monkeypatch.setattr(registry_source, name, watched)
+    source = _source(state) if pinned else RegistrySource(None, state, fetch=True)
+    _offer(source, _envelope(1, version=2) if pinned else _document(2))
+    assert _version(source) == 2
+    assert free[0] is False
+
+
 def test_keys_are_read_when_the_client_is_made() -> None:
     """A mistyped one is a mistake of the app, and shows at once; so does a text in place of a list."""
     for wrong in ([KEY.text[:-1]], [KEY.text, "x"], KEY.text, [7]):
@@ -280,11 +308,11 @@ def test_a_signed_file_may_be_bundled(tmp_path: Path) -> None:
 
 def test_the_signed_form_is_asked_for_and_used_offline_later(tmp_path: Path) -> None:
     """Over HTTP: a wrong one, a good one, and no other since; a client without a server has it from the cache."""
-    state = State(tmp_path)
+    state, good = State(tmp_path), _envelope(2, version=7).encode()
     with scripted_server() as server:
         server.registry = [
             Answer(200, _envelope(2, OTHER, version=9).encode(), {"ETag": '"a"'}),
-            Answer(200, _envelope(2, version=7).encode(), {"ETag": '"b"'}),
+            Answer(200, good, {"ETag": entity_tag(good)}),
             Answer(304, b""),
         ]
         transport, source = HttpTransport(server.url, "dik_x"), _source(state)
@@ -296,7 +324,7 @@ def test_the_signed_form_is_asked_for_and_used_offline_later(tmp_path: Path) -> 
     state.close()
     assert server.paths == ["/v1/registry/signed"] * 3
     tags = [{name.lower(): value for name, value in got.items()}.get("if-none-match") for got in server.gets]
-    assert tags == [None, None, '"b"']
+    assert tags == [None, None, entity_tag(good)]
     offline = make_client(MemoryTransport(), registry=None, state_dir=tmp_path, registry_keys=[KEY.text])
     assert offline.record("first_color", "red").status is RecordStatus.QUEUED
     assert _version(offline._source) == 7
@@ -313,6 +341,30 @@ def test_a_client_says_in_its_counts_what_it_refused() -> None:
     wait_until(lambda: client.stats().get("registry_refused:untrusted") == 1)
     assert client.record("dark_mode", True).status is RecordStatus.QUEUED
     assert _version(client._source) == 1
+    client.shutdown()
+
+
+def test_counts_are_read_while_the_sender_counts_something_new() -> None:
+    """A dict must not grow under whoever goes through it, step by step."""
+
+    class Growing(Counter[Any]):
+        def items(self) -> Any:
+            """The sender's thread comes between."""
+            for number, key in enumerate(self):
+                yield key, self[key]
+                self[f"more {number}"] = 1
+
+    client = make_client(MemoryTransport())
+    client.record("dark_mode", True)
+    client._source.refused = Growing({Refusal.BROKEN: 1, Refusal.UNSIGNED: 2})
+    client._sender.totals = Growing({"sent": 3, "duplicate": 4})
+    assert client.stats() == {
+        "queued": 1,
+        "registry_refused:broken": 1,
+        "registry_refused:unsigned": 2,
+        "sent": 3,
+        "duplicate": 4,
+    }
     client.shutdown()
 
 

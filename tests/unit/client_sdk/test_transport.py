@@ -14,6 +14,7 @@ from dither_client.transport import (
     Retry,
     TooLarge,
     check_endpoint,
+    entity_tag,
     retry_after_s,
 )
 from support.http import Answer, scripted_server
@@ -248,10 +249,16 @@ def test_after_a_fork_the_parents_connections_are_left_alone() -> None:
         transport.close()
 
 
+OWN_TAG = entity_tag(b'{"a":1}')
+
+
 @pytest.mark.parametrize(
     ("answer", "etag", "fetched"),
     [
-        (Answer(200, b'{"a":1}', {"ETag": '"x"'}), "", Fetched({"a": 1}, '"x"')),
+        (Answer(200, b'{"a":1}', {"ETag": OWN_TAG}), "", Fetched({"a": 1}, OWN_TAG)),
+        (Answer(200, b'{"a":1}', {"ETag": "W/" + OWN_TAG}), "", Fetched({"a": 1}, "W/" + OWN_TAG)),
+        (Answer(200, b'{"a":1}', {"ETag": '"device 7"'}), "", Fetched({"a": 1}, "")),
+        (Answer(200, b'{"a":1} ', {"ETag": OWN_TAG}), "", Fetched({"a": 1}, "")),
         (Answer(200, b'{"a":1}'), '"old"', Fetched({"a": 1}, "")),
         (Answer(304, b""), '"x"', Fetched(None, '"x"')),
         (Answer(304, b""), "", None),
@@ -269,7 +276,7 @@ def test_after_a_fork_the_parents_connections_are_left_alone() -> None:
     ids=lambda value: str(value)[:60],
 )
 def test_the_registry_is_had_or_not(answer: Answer, etag: str, fetched: Fetched | None) -> None:
-    """A document, the word that it has not changed, or nothing; never an exception."""
+    """A document, the word that it has not changed, or nothing; no tag but the bytes' own is sent back (P5)."""
     with scripted_server() as server:
         server.registry = [answer]
         transport = HttpTransport(server.url, "dik_test")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -185,6 +186,7 @@ def test_the_guarantees_have_their_assumptions() -> None:
     report, life, reports = guarantees(_mood(memo_document("grr")))
     assert (report.epsilon, life.epsilon) == (1.0, 6.0)
     assert "change at the same times" in life.assumption
+    assert "come back to those of the same earlier times" in life.assumption
     assert "Computational" in life.assumption
     chain = _mood(memo_document("grr")).mechanism
     assert isinstance(chain, MemoizedResponse)
@@ -194,6 +196,50 @@ def test_the_guarantees_have_their_assumptions() -> None:
     assert "nothing useful" in bits.assumption
     fresh = memo_document(collection=None, epsilon_permanent=None, max_distinct_values=None)
     assert guarantees(_mood(fresh)) == ()
+
+
+_SEGMENTS = 3
+_MANY = 40
+
+
+def _chance(chain: MemoizedResponse, history: tuple[int, ...], reports: tuple[int, ...]) -> Fraction:
+    """Of _MANY equal reports in each segment of a history, by listing the permanent answers to its values."""
+    values = sorted(set(history))
+    total = Fraction(0)
+    for answers in product(range(chain.d), repeat=len(values)):
+        permanent = dict(zip(values, answers, strict=True))
+        chance = Fraction(1)
+        for value, answer in permanent.items():
+            chance *= chain.permanent_p if answer == value else chain.permanent_q
+        for value, report in zip(history, reports, strict=True):
+            chance *= (chain.second_p if permanent[value] == report else chain.second_q) ** _MANY
+        total += chance
+    return total
+
+
+def test_the_bound_for_life_holds_between_histories_of_one_pattern_and_no_others() -> None:
+    """Of 3 segments with many reports: with equal answers at equal times it is reached and kept, else broken."""
+    chain = memoized("grr", 1.0, 3, 2.0)
+    assert isinstance(chain, MemoizedResponse)
+    outputs = list(product(range(3), repeat=_SEGMENTS))
+    laws = {history: [_chance(chain, history, each) for each in outputs] for history in outputs}
+
+    def worst(pattern: tuple[int, ...], other: tuple[int, ...]) -> float:
+        def shape(history: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(history.index(value) for value in history)
+
+        return max(
+            math.log(max(first / second for first, second in zip(laws[one], laws[two], strict=True)))
+            for one in outputs
+            for two in outputs
+            if shape(one) == pattern and shape(two) == other
+        )
+
+    for pattern in ((0, 0, 0), (0, 1, 1), (0, 1, 0), (0, 1, 2)):
+        distinct = len(set(pattern))
+        assert worst(pattern, pattern) <= distinct * 2.0
+    assert worst((0, 1, 0), (0, 1, 0)) == pytest.approx(4.0, abs=1e-6)
+    assert worst((0, 1, 2), (0, 1, 0)) > 3 * 2.0  # both change at the same times
 
 
 def test_the_worst_day_holds_the_whole_charge_in_advance() -> None:

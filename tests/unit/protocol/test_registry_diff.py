@@ -87,6 +87,10 @@ PAIRS = {
         _edit(("epsilon = 1.0\nmechanism", "epsilon = 2.0\nmechanism")),
         "metrics.browser.epsilon", BREAKING, "raise version to 4",
     ),
+    "epsilon raised by next to nothing": Pair(
+        _edit(("epsilon = 1.0\nmechanism", "epsilon = 1.0000001\nmechanism")),
+        "metrics.browser.epsilon", BREAKING, "raised from 1 to 1.0000001",
+    ),
     "epsilon lowered": Pair(
         _edit(("epsilon = 1.0\nmechanism", "epsilon = 0.5\nmechanism")),
         "metrics.browser.epsilon", BREAKING, "raise version to 4",
@@ -149,6 +153,21 @@ PAIRS = {
         _edit((V3, V4), ('["linux", "macos"]', '["linux", "macos", "windows"]')),
         "metrics.browser.dimensions", NOTICE, "spends more",
     ),
+    "dimension exchanged in a new version": Pair(
+        _edit((V3, V4), ('os = ["linux", "macos"]', 'region = ["eu", "us"]')),
+        "metrics.browser.dimensions", NOTICE, "region leaves in the clear",
+    ),
+    "dimension value renamed in a new version": Pair(
+        _edit((V3, V4), ('["linux", "macos"]', '["linux", "mac"]')),
+        "metrics.browser.dimensions", NOTICE, "os leaves in the clear",
+    ),
+    "dimension value removed in a new version": Pair(
+        _edit((V3, V4), ('["linux", "macos"]', '["linux"]')),
+        "metrics.browser.dimensions", COMPATIBLE, "1 cells a window, and 2 before",
+    ),
+    "period shortened in a new version": Pair(
+        _edit((V3, V4), ('period = "day"', 'period = "hour"')), "metrics.browser.period", NOTICE, "spends more",
+    ),
     # Versions
     "version lowered": Pair(_edit((V3, "version = 2")), "metrics.browser.version", BREAKING, "raise version to 4"),
     "version raised for nothing": Pair(_edit((V3, V4)), "metrics.browser.version", NOTICE, "keep version 3"),
@@ -161,6 +180,10 @@ PAIRS = {
     "metric added": Pair(
         _edit((_DARK_MODE, _DARK_MODE + _DARK_MODE.replace("dark_mode", "zoom"))),
         "metrics.zoom", COMPATIBLE, "at most 6 on one day, and 5 before",
+    ),
+    "metric added above the limit of a day": Pair(
+        _edit((_DARK_MODE, _DARK_MODE + _DARK_MODE.replace("dark_mode", "zoom").replace("1.0", "4.0"))),
+        "metrics.zoom", NOTICE, "above the limit of 8",
     ),
     "metric without an expiry removed": Pair(
         _edit((_DARK_MODE, "")), "metrics.dark_mode", BREAKING, "let it expire: set `expires`",
@@ -219,6 +242,12 @@ PAIRS = {
     ),
     "expiry moved to the past": Pair(
         _edit(("2027-06-30", "2026-11-28")), "metrics.browser.expires", BREAKING, "set it to 2026-11-29 or later",
+    ),
+    "expiry moved from the past to an earlier day": Pair(
+        _edit(("2026-11-20", "2026-11-10")), "metrics.retired.expires", BREAKING, "keep 2026-11-20",
+    ),
+    "expiry moved to the past in a new version": Pair(
+        _edit((V3, V4), ("2027-06-30", "2026-11-28")), "metrics.browser.expires", NOTICE, "no device answers version 4",
     ),
     "expiry moved to today": Pair(
         _edit(("2027-06-30", "2026-11-29")), "metrics.browser.expires", COMPATIBLE, "shorter time",
@@ -294,6 +323,13 @@ def test_equal_registries_have_no_difference() -> None:
     assert _diff(OLD, OLD.replace(_DARK_MODE, named)) == []
 
 
+def test_a_new_version_of_permanent_answers_is_paid_for_in_full() -> None:
+    """They are drawn for each version: whatever else has changed, that is never compatible."""
+    found = _diff(MEMOIZED, MEMOIZED.replace(V3, V4).replace("values = 2", "values = 1"))
+    version = next(each for each in found if each.key == "version")
+    assert (version.verdict, "every device pays epsilon 3 for life again" in version.reason) == (NOTICE, True)
+
+
 def test_strict_takes_a_notice_for_breaking() -> None:
     """For projects where somebody has to say yes to every weakened promise."""
     found = _diff(OLD, OLD.replace("per_day = 8.0", "per_day = 9.0"))
@@ -358,7 +394,7 @@ def test_memoised_answers_that_cost_more_need_a_version_and_are_said(
     renewed = {
         each.key: each.verdict for each in _diff(MEMOIZED, changed.replace("version = 3", "version = 4"))
     }
-    assert renewed == {"version": COMPATIBLE, key: in_a_new_version}
+    assert renewed == {"version": NOTICE, key: in_a_new_version}
 
 
 def test_another_collection_is_another_guarantee() -> None:

@@ -22,7 +22,7 @@ def test_the_prediction_of_randomised_response() -> None:
 
 
 def test_among_the_reporters_there_is_no_error_of_sampling() -> None:
-    """Whatever the shares are, p (1-p) = q (1-q) = 3/16: 0.1875 / 0.25 = 0.75. The price of privacy stays what it is."""
+    """Whatever the shares are, p (1-p) = q (1-q) = 3/16: 0.1875 / 0.25 = 0.75. The ratio stays what it is."""
     found = predicted_utility(RR, [0.2, 0.8], 100, 0.9, "reporters")
     assert found.mean_absolute_error == pytest.approx(NORMAL * math.sqrt(0.75 / 100))
     assert found.noise_ratio == pytest.approx(math.sqrt(0.91 / 0.16))
@@ -53,6 +53,15 @@ def test_the_real_errors() -> None:
     beside = real_utility([0.5, 0.4, 0.2], [(0.4, 0.59), (0.41, 0.5), (0.0, 0.3)], [0.6, 0.4, 0.0], 25)
     assert (beside.covered, beside.values, beside.coverage) == (1, 3, pytest.approx(1 / 3))
     assert found.noise_ratio == pytest.approx(math.sqrt(25 * 0.05 / 0.48))
+
+
+def test_the_relative_error_is_the_median_of_the_top_values() -> None:
+    """Errors of 0.1, 0.03 and 0 over shares of 0.5, 0.3 and 0.2: 20, 10 and 0 of a hundred."""
+    pairs = [(0.0, 1.0)] * 4
+    found = real_utility([0.6, 0.33, 0.2, 0.9], pairs, truth=[0.5, 0.3, 0.2, 0.0], n=10)
+    assert found.relative_error == pytest.approx(0.1)
+    skewed = real_utility([0.9, 0.33, 0.2, 0.9], pairs, truth=[0.5, 0.3, 0.2, 0.0], n=10)
+    assert skewed.relative_error == pytest.approx(0.1)
 
 
 def test_where_all_hold_one_value_there_is_no_ratio() -> None:

@@ -117,6 +117,29 @@ def test_a_wrong_debias_rings() -> None:
     assert (list(right.missed), wrong.missed[0]) == ([], "a")
 
 
+def test_the_limit_is_one_in_a_million_over_all_values_and_both_sides() -> None:
+    """The first count that rings is the first whose bound is below an eighth of it: four values, two sides."""
+    metric, n = _metric(), 4_000
+    estimate = _estimates(metric, metric.mechanism)[0]
+    oracle = metric.mechanism
+    pi = oracle.q + SHARES[0] * oracle.gap
+    first = next(
+        number
+        for number in range(round(n * pi) + 1, n)
+        if binomial_tail_bound(number, n, pi) < FALSE_ALARM / 8
+    )
+    for number, missed in ((first - 1, []), (first, ["a"])):
+        share = (number / n - oracle.q) / oracle.gap
+        rows = [msgspec.structs.replace(estimate.values[0], estimate=share)]
+        rows += [
+            msgspec.structs.replace(row, estimate=share)
+            for row, share in zip(estimate.values[1:], SHARES[1:], strict=True)
+        ]
+        found = calibration_of(metric, [msgspec.structs.replace(estimate, values=rows)])
+        assert found is not None
+        assert list(found.missed) == missed
+
+
 def test_another_truth_rings() -> None:
     """Devices that answer by other shares than the registry's."""
     metric = _metric()

@@ -152,14 +152,22 @@ def _counting(silent_s: float = 1.0, waiting_s: float | None = None) -> Counting
 )
 def test_an_estimator_that_does_not_keep_up_is_an_alarm(counting: CountingState, kinds: list[str]) -> None:
     """No living worker, or a batch that has waited for more than a minute."""
-    assert [alarm.kind for alarm in service_alarms(_ledger(), counting, [])] == kinds
+    assert [alarm.kind for alarm in service_alarms(_ledger(), counting, [], ["m"])] == kinds
+
+
+def test_an_imbalance_of_a_metric_that_is_gone_is_an_alarm_of_the_service() -> None:
+    """The registry has it no longer, so it has no page; one that has a page has its alarm there."""
+    ledger = _ledger(m=Terms(imbalance=1), gone=Terms(imbalance=3), well=Terms())
+    (alarm,) = service_alarms(ledger, _counting(), [], ["m"])
+    assert (alarm.kind, alarm.level) == ("imbalance", Level.BAD)
+    assert alarm.text.startswith("gone, no longer in the registry: 3 reports missing or too many")
 
 
 def test_alarms_of_the_service() -> None:
     """Failing checks, unreadable keys, and many reports about things that nobody knows."""
     ledger = _ledger(m=Terms(received=90), **{UNKNOWN: Terms(received=10, rejected={"unknown-metric": 10})})
     ledger.found.unreadable.append("dither:x")
-    kinds = [alarm.kind for alarm in service_alarms(ledger, _counting(), ["backlog"])]
+    kinds = [alarm.kind for alarm in service_alarms(ledger, _counting(), ["backlog"], ["m"])]
     assert kinds == ["not-ready", "unreadable", "rejected"]
 
 

@@ -56,6 +56,22 @@ def test_versions_add_up_and_the_estimate_over_several_is_shown(store: Store) ->
         assert (found.n, found.estimate.n) == (30, 25)
 
 
+def test_earlier_windows_are_read_where_they_are_asked_for(store: Store) -> None:
+    """Estimates of single versions, latest first; the last window stays what it is."""
+    with store.client() as redis:
+        for day, n in ((26, 3), (27, 5), (28, 7)):
+            _publish(redis, 1, day, n)
+        _publish(redis, 2, 28, 9)
+        _publish(redis, COMBINED, 28, 16)
+        found = read_latest(redis, ["m"], frozenset({"m"}))["m"]
+        assert (found.estimate.n, found.n) == (16, 16)
+        assert sorted((each.window.label, each.n) for each in found.recent) == [
+            ("2026-11-26", 3), ("2026-11-27", 5), ("2026-11-28", 7), ("2026-11-28", 9),
+        ]  # fmt: skip
+        assert found.recent[-1].n == 3
+        assert read_latest(redis, ["m"])["m"].recent == ()
+
+
 def test_a_damaged_document_is_passed_over(store: Store) -> None:
     """One that cannot be read hides no other."""
     with store.client() as redis:

@@ -92,6 +92,14 @@ def test_closer_bounds_name_their_rule_and_their_assumption(asked: FlaskClient) 
     assert all("(lasting)" in each for each in assumed)
 
 
+def test_the_page_promises_no_consent_that_nobody_asked_for(asked: FlaskClient) -> None:
+    """The SDK takes silence for a yes unless the app says otherwise; a no is always kept."""
+    text = asked.get("/privacy").text
+    assert "agreed" not in text
+    assert text.count("and none after the person has said no.") == 2
+    assert "after a no and a new yes, memoised metrics are charged anew" in text
+
+
 def test_hostile_descriptions_stay_text(asked: FlaskClient) -> None:
     """They are shown as they are, and close or open nothing."""
     page = _page(asked)

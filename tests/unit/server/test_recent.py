@@ -45,6 +45,15 @@ def test_sums_begin_one_to_two_weeks_ago():
         assert shown == day if day < 2 * EVERY.days else EVERY.days <= shown < 2 * EVERY.days + 1
 
 
+@pytest.mark.parametrize("ahead_days", [-4_000, 4_000])
+def test_a_clock_of_the_store_that_was_set_right_does_not_stop_the_notes(ahead_days):
+    """However far it was off, the sums begin one to two weeks ago again once it has been right for two weeks."""
+    notes = _noted({}, BEGIN_S + ahead_days * DAY_S, {"m": _terms(1)})
+    for day in range(2, 40):
+        notes = _noted(notes, BEGIN_S + day * DAY_S, {"m": _terms(day)})
+    assert EVERY.days <= Recent(notes).of("m", _terms(39)).dead // 2 <= 2 * EVERY.days
+
+
 def test_what_was_in_flight_then_belongs_to_the_time_since():
     """So the difference balances, and a report that is in flight all the while stays in it."""
     notes = _noted({}, BEGIN_S, {"m": _terms(5, in_flight=7)})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from dither_client.transport import entity_tag
 from dither_protocol.registry import registry_from_document
 from dither_protocol.registry.envelope import parse_envelope
 from dither_protocol.storage import META_KEY, versions_key
@@ -50,6 +51,9 @@ def test_both_forms_are_served(store: Store, tmp_path: Path) -> None:
         "public, max-age=300",
     )
     assert parse_envelope(answer.data) == parse_envelope(envelope)
+    for route in ("/v1/registry", "/v1/registry/signed"):  # devices send no tag but this back
+        served = client.get(route)
+        assert served.headers["ETag"] == entity_tag(served.data)
     again = client.get("/v1/registry/signed", headers={"If-None-Match": answer.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
     assert client.get("/v1/registry").headers["ETag"] != answer.headers["ETag"]
