@@ -61,6 +61,8 @@ def progress(console: Console, devices: int) -> Iterator[Watcher]:
                 bars.update(counted, completed=number, total=accepted, visible=True)
 
         yield Watcher(sending, counting)
+    if not console.is_terminal:
+        console.print()  # rich ends its last line on a terminal alone
 
 
 def show(document: Mapping[str, Any], console: Console) -> None:

@@ -90,6 +90,8 @@ class Devices:
         ]
         for sender in senders:
             sender.start()
+        if self._order.endpoint is None:  # to be timed; otherwise devices are made ahead of their time
+            self._stopped.wait(self._order.begins - time.monotonic())
         self._make_all()
         self._desk.close()
         deadline = self._order.begins + self._order.ends_after_s + self._order.patience_s

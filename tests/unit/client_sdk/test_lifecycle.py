@@ -5,10 +5,12 @@ import weakref
 
 import pytest
 
+import dither_client.state
 from dither_client import Client, lifecycle
 from dither_client.lifecycle import Lively
 from dither_client.testing import MemoryTransport
 from support.clients import make_client
+from support.forked import answer_of_child
 
 
 class Stub:
@@ -97,18 +99,18 @@ def test_at_exit_a_closed_client_does_nothing_and_an_open_one_in_memory_flushes(
 
 
 def test_a_client_renewed_in_a_child_is_a_new_device_in_memory() -> None:
-    """With state_dir=None the child has an empty queue, an empty ledger and counts of its own."""
-    transport = MemoryTransport()
-    client = make_client(transport, delay_s=3600)
+    """With state_dir=None the child has an empty queue, an empty ledger and counts of its own; the parent keeps its."""
+    client = make_client(MemoryTransport(), delay_s=3600)
     client.record("dark_mode", True)
     inherited = client._state._connection
-    client.renew_in_child()
-    assert client.pending() == ([], [])
-    assert client.stats() == {}
-    assert client.privacy_ledger().spent_lifetime == 0
-    assert client._state._connection is not inherited
     assert inherited is not None
-    assert inherited.execute("SELECT count(*) FROM open_reports").fetchone() == (
-        1,
-    )  # kept open, for the parent
+
+    def child() -> list[object]:
+        found = [list(client.pending()), client.stats(), client.privacy_ledger().spent_lifetime]
+        # The parent's connection is kept: to close it, or to let it be collected, would be to use it.
+        return [*found, client._state._connection is inherited, inherited in dither_client.state._INHERITED]
+
+    assert answer_of_child(child) == [[[], []], {}, 0, False, True]
+    assert inherited.execute("SELECT count(*) FROM open_reports").fetchone() == (1,)
+    assert client.stats() == {"queued": 1}
     client.shutdown()
