@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Final
 
 SIGNAL_EXIT: Final = 128
-"""Plus its number is the exit code of a demo or audit that a signal broke off, as shells have it."""
+"""Plus its number is the exit code of a demo, simulation or audit that a signal broke off, as shells have it."""
 
 
 class ExitCode(IntEnum):
@@ -14,8 +14,8 @@ class ExitCode(IntEnum):
     """Done; for `dither serve`: stopped because it was asked to."""
 
     FAILED = 1
-    """The answer is no: a registry or report is refused, a demo missed its limits, an audit found a broken promise, a
-    file cannot be read or written."""
+    """The answer is no: a registry or report is refused, a demo or simulation missed its limits, an audit found a
+    broken promise, a file cannot be read or written."""
 
     USAGE = 2
     """The command cannot be run as given: bad option, or an extra that is not installed."""

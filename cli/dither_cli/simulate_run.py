@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dither_cli.api_client import Api, ApiError
+from dither_cli.exit_codes import ExitCode
 from dither_cli.simulate_place import Target
+from dither_client.transport import Refused, Retry
 from dither_fleet.expectation import Cell
 from dither_fleet.faults import Faults
+from dither_fleet.lean_transport import LeanTransport
 from dither_fleet.load_run import LoadRun, orders
 from dither_fleet.making import Fleetwide, OldVersion
 from dither_fleet.profiles import Schedule
@@ -180,13 +183,30 @@ def fleet_of(plan: Plan, target: Target) -> Fleetwide:
     return Fleetwide(document, old, plan.devices, plan.days, plan.seed, plan.faults, plan.together)
 
 
+def check_ingest_key(target: Target) -> None:
+    """Find out by an empty request whether devices would be let in, before there are a million of them.
+
+    Raises:
+        ApiError: they would not.
+    """
+    transport = LeanTransport(target.url, target.ingest_key)
+    outcome = transport.send(b"{}")
+    transport.close()
+    match outcome:
+        case Refused(reason="http:401" | "http:403"):
+            raise ApiError(f"{target.url} does not take reports with this key; see --key", ExitCode.USAGE)
+        case Retry(reason=reason) if reason.startswith("network:"):
+            raise ApiError(f"{target.url} does not answer", ExitCode.SERVICE)
+
+
 def simulate(plan: Plan, target: Target, watcher: Watcher) -> Result:
     """Run a plan against a server that is ready.
 
     Raises:
-        ApiError: the server cannot be asked.
+        ApiError: the server cannot be asked, or does not take the keys.
         LoadError: a process of devices ended by itself.
     """
+    check_ingest_key(target)
     fleet = fleet_of(plan, target)
     _wait_counted(target.api, lambda: 0, watcher)
     before = _snapshot(target.api, _possible_cells(fleet))

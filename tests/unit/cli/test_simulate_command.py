@@ -15,6 +15,7 @@ from dither_cli.parts import example_registry
 from dither_cli.simulate_page import page
 from dither_cli.simulate_place import Target, find_target, successor
 from dither_protocol.registry import parse_registry
+from support.http import Answer, scripted_server
 
 URL = "http://127.0.0.1:8787"
 
@@ -89,6 +90,19 @@ def test_what_cannot_be_run_is_refused_before_anything_starts(options: list[str]
     ran = CliRunner().invoke(cli, ["simulate", *options])
     assert ran.exit_code == ExitCode.USAGE, ran.output
     assert said in ran.output
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, ExitCode.USAGE), (403, ExitCode.USAGE), (0, ExitCode.SERVICE)]
+)
+def test_keys_are_tried_before_any_device_comes(status: int, code: ExitCode) -> None:
+    """One request without a report tells; a server that is not there is another matter."""
+    with scripted_server(Answer(status=status, body=b"")) as server:
+        options = ["--server", server.url, "--key", "a", "--operator-key", "b", "--devices", "1000000"]
+        ran = CliRunner().invoke(cli, ["simulate", *options])
+        assert len(server.bodies) == 1
+    assert ran.exit_code == code, ran.output
+    assert server.url in ran.output
 
 
 def test_a_dry_run_makes_everything_and_sends_nothing() -> None:

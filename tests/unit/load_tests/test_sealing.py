@@ -85,6 +85,8 @@ def test_the_server_does_with_each_batch_what_was_expected(clock: Clock, togethe
     made = _sealed(clock, together=together)
     assert all(_same(sealed.fate, _judged(sealed)) for sealed in made)
     fates = [sealed.fate for sealed in made]
+    if clock is not Clock.RIGHT:  # `once` alone has no window that could be missed
+        assert {cell.metric for fate in fates if not fate.refused for cell in fate.cells} == {"first_color"}
     if clock is Clock.RIGHT:
         assert not any(fate.rejected or fate.refused for fate in fates)
     elif clock is Clock.EARLY:
