@@ -82,21 +82,30 @@ def _load_options(command: Callable[..., None]) -> Callable[..., None]:
                 default="steady",
                 show_default=True,
                 type=click.Choice(list(PROFILES)),
-                help="Shape.",
+                help="When they come; all but steady need a --rate.",
             ),
             click.option(
                 "--faults",
                 default="none",
                 show_default=True,
                 callback=check_faults,
-                help="What goes wrong on purpose: none, all, or shares such as cut=0.02,swallow=0.02,"
-                "duplicate=0.02,old=0.05,early=0.02,late=0.02,bad_report=0.01,bad_body=0.01.",
+                metavar="LIST",
+                help="What goes wrong on purpose: none, all, or NAME=SHARE,... of cut, swallow, duplicate, old, "
+                "early, late, bad_report, bad_body.",
             ),
             click.option(
-                "--seed", default=1, show_default=True, type=click.IntRange(0), help="Of the population."
+                "--seed",
+                default=1,
+                show_default=True,
+                type=click.IntRange(0),
+                help="Of the population; the noise is always real.",
             ),
             click.option(
-                "--processes", default=2, show_default=True, type=click.IntRange(1, 64), help="Of devices."
+                "--processes",
+                default=2,
+                show_default=True,
+                type=click.IntRange(1, 64),
+                help="That they run in.",
             ),
             click.option(
                 "--connections",
@@ -258,7 +267,7 @@ def _make_only(job: _Job) -> bool:
         ends_after_s=plan.time_limit_s,
         patience_s=0.0,
     )
-    with LoadRun(given) as run, progress(job.console, fleet.visits) as watcher:
+    with LoadRun(given) as run, progress(job.console, fleet.visits, sent=False) as watcher:
         while run.poll(0.05):
             watcher.sending(run)
         watcher.sending(run)

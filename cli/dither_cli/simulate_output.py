@@ -13,6 +13,7 @@ from dither_cli.simulate_run import Watcher
 from dither_cli.simulate_series import latency_document
 from dither_cli.tables import fitting_table
 from dither_fleet.load_run import LoadRun
+from dither_fleet.tally import Tally
 
 _RECENT_S: Final = 10
 
@@ -22,6 +23,12 @@ def seconds_text(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _delivered(tally: Tally) -> int:
+    """Devices that have delivered, by the share of settled batches: devices are made ahead of their time."""
+    made = sum(tally.made.values())
+    return tally.devices * sum(tally.settled.values()) // made if made else 0
 
 
 def _news(run: LoadRun) -> str:
@@ -43,17 +50,17 @@ def _news(run: LoadRun) -> str:
 
 
 @contextmanager
-def progress(console: Console, devices: int) -> Iterator[Watcher]:
-    """Bars for devices and for reports that are counted, with the news in a line below."""
+def progress(console: Console, devices: int, *, sent: bool = True) -> Iterator[Watcher]:
+    """Bars for devices and for reports that are counted, with the news below; if none is sent, without."""
     columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=console)
-    made = bars.add_task("devices", total=devices)
+    done = bars.add_task("devices", total=devices)
     counted = bars.add_task("counted", total=None, visible=False)
     with Live(bars, console=console, refresh_per_second=4) as live:
 
         def sending(run: LoadRun) -> None:
-            bars.update(made, completed=run.tally.devices)
-            if run.seconds > 0:
+            bars.update(done, completed=_delivered(run.tally) if sent else run.tally.devices)
+            if sent and run.seconds > 0:
                 live.update(Group(bars, Text(_news(run), style="dim")))
 
         def counting(number: int, accepted: int) -> None:

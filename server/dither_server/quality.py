@@ -22,6 +22,7 @@ from dither_server.conservation import Conservation, Terms
 from dither_server.documents import Estimate, read_estimates
 from dither_server.published import readable_definitions
 from dither_server.selection import ALL_DIMENSIONS
+from dither_server.shuffled import amplified
 from dither_server.store_rules import Published, PublishedVersion
 
 DEFAULT_LEVEL: Final = 0.95
@@ -104,6 +105,7 @@ def _window(
         "rmse": _rmse(estimate),
         "half_width": _half_width(estimate),
         "utility": utility(metric, estimate),
+        "shuffled": _shuffled(estimate),
         "cells": {
             "published": len(cells) - suppressed,
             "suppressed": suppressed,
@@ -111,6 +113,14 @@ def _window(
         },
         "support_total": total,
     }
+
+
+def _shuffled(estimate: Estimate) -> Mapping[str, object] | None:
+    """What one report would reveal had an anonymous channel mixed all of this estimate; information alone."""
+    bound = amplified(estimate)
+    if bound is None:
+        return None
+    return {"epsilon": bound.epsilon, "delta": bound.delta, "assumption": bound.assumption}
 
 
 def _expected_rmse(metric: Metric | None, n: int) -> float | None:

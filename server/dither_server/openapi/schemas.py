@@ -30,7 +30,7 @@ from dither_server.openapi.shapes import (
     said,
     shaped,
 )
-from dither_server.openapi.utility_schema import CALIBRATION, UTILITY
+from dither_server.openapi.utility_schema import CALIBRATION, SHUFFLED, UTILITY
 from dither_server.plans import DEFAULT_REPORTS, MAX_PLANS, MAX_REPORTS
 from dither_server.problems import KINDS
 from dither_server.published import Rule
@@ -252,7 +252,7 @@ _QUALITY: Final = shaped(
                     ),
                     "rmse": said(nullable(NUMBER), "By the published standard errors."),
                     "half_width": nullable(shaped({"median": NUMBER, "largest": NUMBER})),
-                    "utility": UTILITY,
+                    "utility": UTILITY, "shuffled": SHUFFLED,
                     "cells": shaped({"published": COUNT, "suppressed": COUNT, "suppressed_share": SHARE}),
                     "support_total": nullable(ref("SupportTotal")),
                 }

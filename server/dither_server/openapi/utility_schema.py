@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dither_server.openapi.shapes import COUNT, NUMBER, SHARE, listed, nullable, said, shaped
+from dither_server.openapi.shapes import COUNT, NUMBER, SHARE, TEXT, listed, nullable, said, shaped
 
 _ERRORS: Final = {
     "mean_absolute_error": said(NUMBER, "Mean over the values, in shares."),
@@ -35,6 +35,12 @@ UTILITY: Final = said(
         )
     ),
     "How far off the estimates are; null without reports.",
+)
+
+SHUFFLED: Final = said(
+    nullable(shaped({"epsilon": NUMBER, "delta": NUMBER, "assumption": TEXT})),
+    "For information: what one report would reveal had all n been mixed by an anonymous channel, which Dither does not "
+    "promise (Feldman, McMillan, Talwar 2021, for n cut to one digit); null where that says nothing.",
 )
 
 CALIBRATION: Final = said(

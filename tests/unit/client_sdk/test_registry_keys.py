@@ -259,6 +259,8 @@ def test_no_fork_comes_between_while_a_registry_is_read(
 
     def fork_hook() -> None:
         free.append(transport._import_lock.acquire(blocking=False))
+        if free[-1]:
+            transport._import_lock.release()
 
     name = "open_signed" if pinned else "registry_from_document"
     really = getattr(registry_source, name)

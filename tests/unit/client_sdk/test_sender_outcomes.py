@@ -3,6 +3,7 @@
 import json
 import socket
 import sqlite3
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -183,8 +184,10 @@ def test_a_batch_in_doubt_is_never_split(
 def test_doubt_outlives_a_restart(tmp_path: Path) -> None:
     """A process that dies between a try and its answer leaves the mark; the next one does not split either."""
     gate = GateTransport(Retry("http:503", 0.0))
-    first = make_client(gate, state_dir=tmp_path, delay_s=0)
+    first = make_client(gate, state_dir=tmp_path, delay_s=3600)
     record_two_colors(first)
+    sending = threading.Thread(target=first.flush, args=(30,))
+    sending.start()
     assert gate.entered.wait(30)
     assert _in_doubt(tmp_path) == [1]
     body = first.pending().batches[0]
@@ -197,6 +200,7 @@ def test_doubt_outlives_a_restart(tmp_path: Path) -> None:
     wait_until(lambda: second.flush(20).pending == 0)
     second.shutdown()
     first._sender._stopping = True
+    sending.join(60)
     assert second_transport.bodies == [body, body]
 
 

@@ -20,6 +20,17 @@ def test_a_percentile_is_at_most_five_per_cent_too_high(part: float) -> None:
     assert found <= exact * 1.05 * 1.000001
 
 
+@pytest.mark.parametrize(
+    ("part", "exact"), [(0.25, 0.001), (0.5, 0.01), (0.51, 0.1), (0.75, 0.1), (0.76, 1), (1.0, 1)]
+)
+def test_a_percentile_of_few_requests_is_one_of_them(part: float, exact: float) -> None:
+    """The least latency that this part of all requests did not exceed."""
+    latencies = Latencies()
+    for seconds in (1.0, 0.1, 0.01, 0.001):
+        latencies.add(0.0, seconds)
+    assert percentile_s(latencies.all(), part) == pytest.approx(exact, rel=0.051)
+
+
 def test_no_request_has_no_percentile() -> None:
     """A run that was never answered says so."""
     assert percentile_s(Latencies().all(), 0.5) is None

@@ -249,6 +249,8 @@ TWO = Fate((CELL, CELL), ("report-too-early",))
         (Delivered(1, duplicate=False, rejected=1), TWO, False),
         (Delivered(2, duplicate=True, rejected=1), TWO, False),
         (Delivered(3, duplicate=False, rejected=0), TWO, False),
+        (Delivered(2, duplicate=False, rejected=0), TWO, False),
+        (Delivered(0, duplicate=True, rejected=2), TWO, False),
         (Refused("http:422"), TWO, False),
         (Refused("http:422"), Fate((), (), "http:422"), True),
         (Refused("http:400"), Fate((), (), "http:422"), False),

@@ -10,6 +10,7 @@ import pytest
 from dither_estimator import estimate
 from dither_estimator.plan import plan_document
 from dither_estimator.publication import encode_document, estimate_document, value_rows, window_scope
+from dither_protocol import shuffled_epsilon
 from dither_protocol.storage import (
     companion_field,
     estimate_field,
@@ -230,6 +231,13 @@ def test_quality_says_how_far_to_trust(client, store):
     assert first["half_width"]["largest"] == pytest.approx((truth.upper - truth.lower).max() / 2)
     assert first["expected_rmse"] == pytest.approx(np.sqrt(oracle.n_variance(1 / oracle.d) / n))
     assert first["support_total"] == {"total": 1_000, "expected": 1_000.0, "std_dev": 0.0, "flagged": False}
+    bound = shuffled_epsilon(oracle.epsilon, n // 1_000 * 1_000, 1e-8)
+    assert 1_000 <= n < 10_000
+    assert first["shuffled"] == {
+        "epsilon": bound.epsilon,
+        "delta": bound.delta,
+        "assumption": bound.assumption,
+    }
     last = _get(client, "/v1/metrics/browser/quality", limit="2", cursor=answer["next"]).json
     assert [each["window"]["label"] for each in last["windows"]] == [DAYS[2]]
 
