@@ -16,6 +16,7 @@ from dither_fleet.load_run import LoadRun
 from dither_fleet.tally import Tally
 
 _RECENT_S: Final = 10
+_MOST_PROBLEMS: Final = 20
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -88,10 +89,17 @@ def show(document: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"{left_out:,} estimates were suppressed or mixed with earlier ones, not judged"))
     if document["devices_left_out"]:
         console.print(Text(f"{document['devices_left_out']:,} devices did not come: the time was over"))
-    for problem in document["problems"]:
+    for problem in shown_problems(document):
         console.print(Text(problem, style="red"))
     verdict = Text("PASS", style="green") if document["passed"] else Text("FAIL", style="red")
     console.print(verdict.append(f": {summary(document)}", style="default"))
+
+
+def shown_problems(document: Mapping[str, Any]) -> list[str]:
+    """The first problems, and how many more there are: a server that is badly wrong has one for each cell."""
+    problems: list[str] = document["problems"]
+    more = len(problems) - _MOST_PROBLEMS
+    return [*problems[:_MOST_PROBLEMS], *([f"and {more:,} more, see --json"] if more > 0 else [])]
 
 
 def summary(document: Mapping[str, Any]) -> str:

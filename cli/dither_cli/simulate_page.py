@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from dither_cli.simulate_output import load_rows, summary
+from dither_cli.simulate_output import load_rows, shown_problems, summary
 
 _SCRIPT: Final = "plotly.min.js"
 
@@ -26,7 +26,7 @@ def page(document: Mapping[str, Any]) -> str:
         "passed": "pass" if document["passed"] else "fail",
         "verdict": "Passed" if document["passed"] else "Failed",
         "summary": escape(summary(document)),
-        "problems": "".join(f"<li>{escape(problem)}</li>" for problem in document["problems"]),
+        "problems": "".join(f"<li>{escape(problem)}</li>" for problem in shown_problems(document)),
         "plan": _definitions(_plan_rows(document)),
         "load": _definitions(load_rows(document)),
         "metrics": "".join(_row(cells) for cells in _metric_rows(document)),

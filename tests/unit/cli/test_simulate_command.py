@@ -12,6 +12,7 @@ from dither_cli.api_client import ApiError
 from dither_cli.exit_codes import ExitCode
 from dither_cli.main import cli
 from dither_cli.parts import example_registry
+from dither_cli.simulate_output import shown_problems
 from dither_cli.simulate_page import page
 from dither_cli.simulate_place import Target, find_target, successor
 from dither_protocol.registry import parse_registry
@@ -171,6 +172,14 @@ def _document() -> dict[str, Any]:
         "backlog": [],
         "high_water_bytes": None,
     }
+
+
+def test_of_many_problems_the_first_are_shown() -> None:
+    """And how many more there are; the document has all of them."""
+    few = _document() | {"problems": [f"problem {i}" for i in range(20)]}
+    assert shown_problems(few) == few["problems"]
+    many = _document() | {"problems": [f"problem {i}" for i in range(1_020)]}
+    assert shown_problems(many) == [*few["problems"], "and 1,000 more, see --json"]
 
 
 def test_the_page_needs_no_other_file_and_no_text_of_it_becomes_markup() -> None:

@@ -16,7 +16,7 @@ from dither_client.testing import FakeClock, IdentityClient, MemoryTransport
 from dither_protocol.mechanisms import Memoized, MemoizedResponse, memoized
 from dither_protocol.mechanisms.chains import PERMANENT_TOTAL
 from dither_protocol.registry import Registry, registry_from_document
-from support.clients import state_bytes
+from support.clients import state_bytes, wait_until
 from support.memo import memo_document, permanent_by_digits
 from support.memo_device import (
     ALREADY,
@@ -256,10 +256,14 @@ def test_a_state_of_the_schema_before_goes_on_working(tmp_path: Path) -> None:
     connection.close()
     client, clock = memo_client(tmp_path)
     assert client.privacy_ledger().spent_lifetime == 1.5
-    assert client.pending().reports == ['{"data":1}']
     assert days(client, clock, "red", "blue") == [QUEUED, QUEUED]
     assert client.privacy_ledger().spent_lifetime == 7.5
     with client._state.transaction() as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         assert read_note(connection, "consent") == "yes"
+    transport = client._sender._transport
+    assert isinstance(transport, MemoryTransport)
+    wait_until(
+        lambda: client.flush(20).pending == 0 and any(b'{"data":1}' in body for body in transport.bodies)
+    )
     client.shutdown()
