@@ -103,7 +103,9 @@ def _show_differences(
     elif not differences:
         console.print("[green]no difference[/]")
     else:
-        console.print(f"[{_COLORS[verdict]}]{verdict}[/]: {len(differences)} difference{'s' * (len(differences) != 1)}")
+        console.print(
+            f"[{_COLORS[verdict]}]{verdict}[/]: {len(differences)} difference{'s' * (len(differences) != 1)}"
+        )
 
 
 def show(result: dict[str, Any], console: Console, *, strict: bool = False) -> None:
