@@ -16,6 +16,8 @@ import pytest
 import requests
 from playwright.sync_api import Browser
 
+from dither_cli.parts import example_registry
+from dither_protocol.registry import load_registry
 from support.browser import SIZES, axe_script, screenshots, violations, visiting
 from support.dashboard import HOSTILE, Site, fill, running_site
 from support.dashboard_visit import (
@@ -33,7 +35,7 @@ from support.store import running_store
 
 DEVICES = 3_000
 SDK_CLIENTS = 200
-METRICS = 4
+METRICS = len(load_registry(example_registry()).metrics)
 PAGES = ("/", "/metrics/dark_mode", "/metrics/hostile", "/metrics/language", "/metrics/rare", "/metrics/never",
          "/privacy", "/health")  # fmt: skip
 

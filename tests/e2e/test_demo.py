@@ -16,7 +16,7 @@ from dither_cli.exit_codes import SIGNAL_EXIT
 from support.serve_process import alive, wait_until
 
 
-def test_the_demo_counts_everything_and_covers_the_truth(tmp_path: Path) -> None:
+def test_the_demo_counts_everything_and_covers_the_truth(tmp_path: Path, folder: Path) -> None:
     """Exit 0, a line of verdict, a result file whose figures agree, and no process left."""
     file = tmp_path / "result.json"
     command = [
@@ -27,7 +27,8 @@ def test_the_demo_counts_everything_and_covers_the_truth(tmp_path: Path) -> None
         "--json",
         str(file),
     ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    environ = os.environ | {"TMPDIR": str(folder)}
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=280, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "PASS" in ran.stdout
     assert "Utility, predicted and real" in ran.stdout
@@ -40,10 +41,9 @@ def test_the_demo_counts_everything_and_covers_the_truth(tmp_path: Path) -> None
         assert metric["utility"]["real"]["values"] == len(metric["values"])
         assert metric["utility"]["predicted"]["noise_ratio"] > 1
         assert {"value", "truth", "estimate", "lower", "upper", "covers"} == metric["values"][0].keys()
-    left = [
-        p for p in psutil.process_iter(["cmdline"]) if "dither-demo-" in " ".join(p.info["cmdline"] or [])
-    ]
-    assert left == []
+    lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert [line for line in lines if f"{folder}/" in line] == []
+    assert list(folder.glob("dither-demo-*")) == []
 
 
 def _demo(folder: Path, *options: str) -> subprocess.Popen[str]:
