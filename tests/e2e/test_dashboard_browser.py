@@ -264,7 +264,10 @@ def test_it_can_be_used_without_a_mouse_and_without_scripts(browser: Browser, si
     with visiting(browser, site.server.url, java_script_enabled=False) as visitor:
         page = visitor.page
         page.goto("/metrics/dark_mode")
-        page.keyboard.type(OPERATOR_KEY)  # the field has the focus
+        page.locator(
+            "input[type=password]:focus"
+        ).wait_for()  # a page gives the focus a moment after it has loaded
+        page.keyboard.type(OPERATOR_KEY)
         page.keyboard.press("Enter")
         page.wait_for_url("**/metrics/dark_mode")
         page.keyboard.press("Tab")
