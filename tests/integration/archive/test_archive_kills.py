@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from support.archive import (
     PARTITIONS,
     SHAPES,
     STEPS,
-    announce_shapes,
     append,
     archived,
     archiving_worker,
@@ -32,41 +31,13 @@ from support.archive import (
     finish,
     left,
     plain_archive,
-    shapes,
     stored,
 )
 from support.store import Store as Valkey
-from support.store import running_store
 
 pytestmark = pytest.mark.usefixtures("engine")
 
 HANG_LIMIT_S = 60
-
-
-@pytest.fixture(scope="module")
-def server(engine: str) -> Iterator[Valkey]:
-    """One server for the module."""
-    with running_store() as store:
-        yield store
-
-
-@pytest.fixture
-def valkey(server: Valkey) -> Valkey:
-    """Emptied, with a metric of each shape announced."""
-    announce_shapes(server.client())
-    return server
-
-
-@pytest.fixture
-def registry() -> Registry:
-    """The metrics of `valkey`."""
-    return shapes()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the archive goes; not there yet."""
-    return tmp_path / "archive"
 
 
 def run_program(valkey: Valkey, folder: Path, step: str) -> int:

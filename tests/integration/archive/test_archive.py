@@ -1,6 +1,5 @@
 """The archive against a real store: what was counted is in it, and nothing else."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,39 +25,11 @@ from support.archive import (
     finish,
     left,
     plain_archive,
-    shapes,
     stored,
 )
 from support.store import Store as Valkey
-from support.store import running_store
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-@pytest.fixture(scope="module")
-def server(engine: str) -> Iterator[Valkey]:
-    """One server for the module."""
-    with running_store() as store:
-        yield store
-
-
-@pytest.fixture
-def valkey(server: Valkey) -> Valkey:
-    """Emptied, with a metric of each shape announced."""
-    announce_shapes(server.client())
-    return server
-
-
-@pytest.fixture
-def registry() -> Registry:
-    """The metrics of `valkey`."""
-    return shapes()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the archive goes; not there yet."""
-    return tmp_path / "archive"
 
 
 def test_every_shape_of_report_gives_the_same_counters(
