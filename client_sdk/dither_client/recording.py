@@ -106,10 +106,12 @@ class Recorder:
             problem = self._problem(metric, window, now)
             if problem is not None:
                 raise RefusedError(*problem)
-            group = (metric,) if metric.one_of is None else registry.groups[metric.one_of]
-            asked = group if metric.one_of is None else self._asked(group, now)
-            if metric.one_of is not None and not _drawn(connection, metric, (group, asked), window, now):
-                return RecordStatus.NOT_DRAWN
+            asked: Sequence[Metric] = (metric,)
+            if metric.one_of is not None:
+                group = registry.groups[metric.one_of]
+                asked = self._asked(group, now)
+                if not _drawn(connection, metric, (group, asked), window, now):
+                    return RecordStatus.NOT_DRAWN
             self._charge(connection, registry, asked, (metric, window, canonical), now)
             report = outbox.OpenReport(
                 owner=owner,
