@@ -80,7 +80,7 @@ def test_a_demo_is_watched_from_its_first_report_to_its_last(browser: Browser, t
     with _demo(tmp_path) as (process, base_url, token), visiting(browser, base_url) as visitor:
         page = visitor.page
         page.goto(f"/login?token={token}")
-        assert page.url == f"{base_url}/"
+        assert page.url == f"{base_url}/", page.inner_text("body")
         before, everything = shown_n(visitor, "#counted"), (DEVICES + SDK_CLIENTS) * METRICS
         wait(visitor, f"Number(document.querySelector('#counted').dataset.n) > {before}")
         wait(visitor, n_is(everything, "#counted"))

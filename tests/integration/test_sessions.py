@@ -86,14 +86,15 @@ def test_a_server_that_started_without_its_store_finds_the_sessions(tmp_path: Pa
 
 
 def test_a_cluster_keeps_the_secret(tmp_path: Path) -> None:
-    """Servers agree; while its master is away those who have read it go on, and the others recover afterwards."""
+    """Servers agree; while its master is away those that have read it go on, and one that starts then recovers."""
     with running_cluster() as cluster, _running(tmp_path / "a", cluster, processes=1) as first:
         cookie = _sign_in(first)
         with _running(tmp_path / "b", cluster, processes=1) as second:
             master = cluster.node_of(SESSIONS_KEY)
             master.kill()
-            assert _statuses(first, cookie) == {200}
-            assert _statuses(second, cookie) == {503}
-            master.start()
-            wait_until(lambda: _statuses(second, cookie) == {200}, "the master is back")
-            assert _statuses(first, cookie) == {200}
+            assert _statuses(first, cookie) == _statuses(second, cookie) == {200}
+            with _running(tmp_path / "c", cluster, processes=1) as late:
+                assert _statuses(late, cookie) == {503}
+                master.start()
+                wait_until(lambda: _statuses(late, cookie) == {200}, "the master is back")
+            assert _statuses(first, cookie) == _statuses(second, cookie) == {200}

@@ -15,7 +15,7 @@ HANG_LIMIT_S = 240
 def sign_in(visitor: Visitor) -> None:
     """Open a session by the address with a key."""
     visitor.page.goto(f"/login?token={OPERATOR_KEY}")
-    assert "token" not in visitor.page.url
+    assert "token" not in visitor.page.url, visitor.page.inner_text("body")
 
 
 def shown_n(visitor: Visitor, selector: str) -> int:

@@ -3,7 +3,6 @@
 import hmac
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from werkzeug.datastructures import MultiDict
 
 from dither_server.auth import Forbidden, Role, StoredKey, Unauthenticated
 from dither_server.dashboard.rendering import Page, Renderer
+from dither_server.dashboard.session_secret import SessionSecret
 from dither_server.dashboard.sessions import SESSION_S, Session, new_cookie, read_cookie
 from dither_server.service import Service
 
@@ -36,12 +36,12 @@ class Login:
     Args:
         service: has the keyring and the clock.
         renderer: of the form.
-        secret: gives what sessions are signed with; raises what the store raises.
+        secret: what sessions are signed with.
     """
 
     service: Service
     renderer: Renderer
-    secret: Callable[[], bytes]
+    secret: SessionSecret
 
     def session(self) -> Session:
         """The session of the request.
@@ -106,7 +106,7 @@ class Login:
         except Forbidden:
             return self.form("This key is for sending reports. The dashboard takes an operator token.", 403)
         answer: Response = redirect(_place(request.values), 303)  # type: ignore[assignment]
-        _set_cookie(answer, "session", new_cookie(key, self.secret(), self._now_s()), SESSION_S)
+        _set_cookie(answer, "session", new_cookie(key, self.secret.wait(), self._now_s()), SESSION_S)
         return answer
 
     def _now_s(self) -> float:

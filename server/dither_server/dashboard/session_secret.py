@@ -17,8 +17,11 @@ from dither_server.store_rules import StoreRefused, StoreUnavailable
 
 LOOK_INTERVAL_S: Final = 1.0
 """For so long a secret is used before the store is asked whether it is still the same, seconds."""
+SIGN_IN_WAIT_S: Final = 5.0
+"""For so long somebody with a good key waits for a store that is slow, seconds; others are told at once."""
 
 _LOG: Final = logging.getLogger(__name__)
+_ASK_AGAIN_S: Final = 0.1
 _BYTES: Final = 32
 _HEX: Final = re.compile(rf"[0-9a-f]{{{2 * _BYTES}}}", re.ASCII)
 
@@ -29,13 +32,43 @@ class SessionSecret:
     Args:
         store: keeps it.
         clock: monotonic time, seconds.
+        sleep: lets so many seconds of it pass.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._sleep = sleep
         self._known: bytes | None = None
         self._look_again_s = 0.0
+
+    def look(self) -> None:
+        """Read it before it is needed, so that the first person who signs in waits for no write of a busy store."""
+        try:
+            self()
+        except (StoreUnavailable, StoreRefused) as error:
+            _LOG.warning("the secret of sessions is read when somebody signs in: %s", error)
+
+    def wait(self) -> bytes:
+        """The secret, also of a store that answers only after a moment.
+
+        Raises:
+            StoreUnavailable: it did not for `SIGN_IN_WAIT_S`.
+            StoreRefused: as a call raises it.
+        """
+        deadline = self._clock() + SIGN_IN_WAIT_S
+        while True:
+            try:
+                return self()
+            except StoreUnavailable:
+                if self._clock() >= deadline:
+                    raise
+            self._sleep(_ASK_AGAIN_S)
 
     def __call__(self) -> bytes:
         """The secret, 32 bytes. While the store is away it is the one that was read last.

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from dither_protocol.storage import LAYOUT, META_KEY, SESSIONS_KEY
 from dither_server import auth
 from dither_server.app import create_app
-from dither_server.dashboard.session_secret import LOOK_INTERVAL_S, SessionSecret
+from dither_server.dashboard.session_secret import LOOK_INTERVAL_S, SIGN_IN_WAIT_S, SessionSecret
 from dither_server.dashboard.sessions import SESSION_S, new_cookie
 from dither_server.store import Store
 from dither_server.store_rules import StoreRefused, StoreUnavailable
@@ -109,6 +109,36 @@ def test_it_is_kept_while_the_store_is_away(tmp_path: Path) -> None:
             late()
         valkey.start()
         assert late() == before
+
+
+def test_it_is_read_when_the_server_starts(store: Valkey, tmp_path: Path) -> None:
+    """So the first person who signs in waits for no write."""
+    create_app(settings(tmp_path, store.url))
+    with store.client() as client:
+        assert client.exists(SESSIONS_KEY)
+
+
+def test_who_signs_in_waits_for_a_store_that_is_back_in_a_moment(tmp_path: Path) -> None:
+    """As long as is said, and no longer."""
+    seconds = _Seconds()
+    slept: list[float] = []
+    with running_store() as valkey:
+        valkey.kill()
+
+        def sleep(duration_s: float) -> None:
+            slept.append(duration_s)
+            seconds.now_s += duration_s
+            if len(slept) == 20:
+                valkey.start()
+
+        store = Store(settings(tmp_path, valkey.url), registry())
+        assert len(SessionSecret(store, seconds, sleep).wait()) == 32
+        assert len(slept) == 20
+        valkey.kill()
+        slept += [0.0] * 100
+        with pytest.raises(StoreUnavailable):
+            SessionSecret(store, seconds, sleep).wait()
+        assert sum(slept[120:]) == pytest.approx(SIGN_IN_WAIT_S, abs=0.2)
 
 
 def test_a_store_that_takes_no_writes_locks_nobody_out(tmp_path: Path) -> None:
