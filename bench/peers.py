@@ -1,5 +1,7 @@
 """What other telemetry SDKs cost, in the same run: import, one record, exit with a server that never answers.
 
+(The research libraries of the field are peers too; `ldp_peers.py` measures those, for ``make bench-peers``.)
+
 They are measured where they are installed (``pip install -e '.[bench]'``), and skipped with the reason elsewhere.
 None of them randomises, charges a ledger, or has its queue on disk when the call returns.
 """
@@ -12,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from harness import Row
+from harness import Case, Row
 from silent_server import silent_server
 
 _RUNS: Final = 7
@@ -106,7 +108,12 @@ def _record_us(peer: Peer, port: int) -> float:
     return float(ran.stdout.split()[-1])
 
 
-def rows() -> Iterator[Row]:
+def cases() -> Iterator[Case]:
+    """All of them; what others do is not guarded."""
+    yield Case("peers", _rows)
+
+
+def _rows() -> Iterator[Row]:
     """Three rows per installed peer."""
     bare = process_s("pass")
     with silent_server() as port:

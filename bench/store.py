@@ -6,6 +6,7 @@ import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -23,8 +24,9 @@ from dither_server.admission import Admission
 from dither_server.admit_call import admit_call
 from dither_server.settings import Settings
 from dither_server.store import Store as ServerStore
-from harness import Row
+from harness import ANY_MACHINE, Case, Row, beside
 from own_store import own_store, used_bytes
+from yardsticks import PYTHON, python_loop
 
 _IDS = 200_000
 _CELLS = 2_000
@@ -38,18 +40,29 @@ _WINDOW = "2100-01-01"
 _UNTIL = date(2100, 1, 4)
 
 
-def rows() -> Iterator[Row]:
-    """What the store remembers, then how fast the worker empties a stream."""
-    yield Row("store bytes per batch id", _bytes_per_id(), "B", 72, higher_is_better=False)
-    yield Row(
-        "store bytes per waiting batch of 10 reports", _bytes_per_waiting(), "B", higher_is_better=False
-    )
-    for d in (16, 128, 1024):
-        yield Row(f"store bytes per cell, {d} counters", _bytes_per_cell(d), "B", higher_is_better=False)
+def cases() -> Iterator[Case]:
+    """What the store remembers, how fast the worker empties a stream: guarded. Then ten million reports."""
+    yield Case("store", _size_rows, guarded=True)
     for name, d in _MECHANISMS:
-        rate = _worker_rate(name, d)
-        yield Row(f"worker reports/s, stream to counters, {name} d={d}", rate, "1/s")
-    yield from _ten_million()
+        yield Case("store", partial(_worker_rows, name, d), guarded=True)
+    yield Case("store", _ten_million)
+
+
+def _size_rows() -> Iterator[Row]:
+    sizes = [
+        ("store bytes per batch id", _bytes_per_id(), 72),
+        ("store bytes per waiting batch of 10 reports", _bytes_per_waiting(), None),
+        *((f"store bytes per cell, {d} counters", _bytes_per_cell(d), None) for d in (16, 128, 1024)),
+    ]
+    for name, size, target in sizes:
+        yield Row(name, size, "B", target, higher_is_better=False, over=1.0, yardstick=ANY_MACHINE)
+
+
+def _worker_rows(name: str, d: int) -> Iterator[Row]:
+    rate = _worker_rate(name, d)
+    loop = beside(python_loop, python_loop)[0]
+    title = f"worker reports/s, stream to counters, {name} d={d}"
+    yield Row(title, rate, "1/s", over=1 / loop, yardstick=PYTHON)
 
 
 def _registry(name: str, d: int) -> Registry:

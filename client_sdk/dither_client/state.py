@@ -294,28 +294,3 @@ def write_note(connection: sqlite3.Connection, name: str, value: str | None) -> 
         connection.execute("DELETE FROM notes WHERE name = ?", (name,))
     else:
         connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
-
-
-_ADD_TWO: Final = """
-INSERT INTO totals VALUES (?, ?), (?, ?) ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount
-"""
-_ADD_THREE: Final = _ADD_TWO.replace("VALUES", "VALUES (?, ?),")
-
-
-def add_to_total(connection: sqlite3.Connection, scope: str, amount: int) -> None:
-    """Add to one of the sums, which begins at zero."""
-    connection.execute(
-        "INSERT INTO totals VALUES (?, ?) ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount",
-        (scope, amount),
-    )
-
-
-def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> None:
-    """Add to two or three of the sums in one statement."""
-    connection.execute(_ADD_TWO if len(sums) == 2 else _ADD_THREE, [part for each in sums for part in each])
-
-
-def read_total(connection: sqlite3.Connection, scope: str) -> int:
-    """One of the sums; 0 where nothing was ever added."""
-    row = connection.execute("SELECT amount FROM totals WHERE scope = ?", (scope,)).fetchone()
-    return int(row[0]) if row else 0

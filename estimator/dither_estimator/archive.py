@@ -194,7 +194,7 @@ class Archive:
         for each in decode(entries, self._definitions):
             if each.problem:
                 raise StorageError(f"archive: a counted entry cannot be read any more: {each.problem}")
-            groups += each.groups
+            groups += [(head.name, head.metric, packed) for head, packed in each.groups]
         return groups
 
     def _fail(self, error: OSError) -> None:

@@ -15,7 +15,7 @@ from dither_estimator.store import Entry, Store, after
 from dither_protocol.errors import StorageError
 from dither_protocol.storage import PartitionKeys, entry_position
 
-PAGE: Final = 100
+PAGE: Final = 500
 STEP_BYTES: Final = 16 << 20
 """Payloads of one step ..."""
 STEP_ENTRIES: Final = 20_000
@@ -96,7 +96,7 @@ class Claims:
         last = entry_position(checkpoint)
         entries: list[Entry] = []
         while size > 0 and len(entries) < STEP_ENTRIES:
-            page = self._store.entries(partition, entries[-1][0] if entries else state.entry, PAGE)
+            page = self._store.entries(partition, entries[-1][0] if entries else state.entry, PAGE, size)
             for entry in page:
                 if size <= 0 or entry_position(entry[0]) > last:
                     return entries

@@ -48,7 +48,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "column_encoding": {"bits": "DELTA_LENGTH_BYTE_ARRAY"},
 }
 
-Group = tuple[str, Metric, memoryview]
+Group = tuple[str, Metric, bytes]
 """Reports of one cell: its name, its metric, the packed reports."""
 
 
@@ -134,7 +134,7 @@ def write(groups: Iterable[Group], file: IO[bytes]) -> None:
         groups: the reports, those of one cell in any number of groups.
         file: open for writing bytes.
     """
-    cells: dict[str, tuple[Metric, list[memoryview]]] = {}
+    cells: dict[str, tuple[Metric, list[bytes]]] = {}
     for name, metric, packed in groups:
         cells.setdefault(name, (metric, []))[1].append(packed)
     with _writer(file, _contents(cells)) as writer:
@@ -142,7 +142,7 @@ def write(groups: Iterable[Group], file: IO[bytes]) -> None:
             writer.write_table(rows)
 
 
-def _contents(cells: Mapping[str, tuple[Metric, Sequence[memoryview]]]) -> list[Content]:
+def _contents(cells: Mapping[str, tuple[Metric, Sequence[bytes]]]) -> list[Content]:
     """How many reports there are, by metric and window."""
     rows: dict[tuple[str, str], int] = {}
     for name, (metric, groups) in cells.items():
@@ -171,7 +171,7 @@ def _gathered(cells: Iterable[Iterator[pa.Table]]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting).unify_dictionaries()
 
 
-def _parts(name: str, metric: Metric, groups: Sequence[memoryview]) -> Iterator[pa.Table]:
+def _parts(name: str, metric: Metric, groups: Sequence[bytes]) -> Iterator[pa.Table]:
     """The rows of one cell, sorted, at most ROW_GROUP_ROWS in each table."""
     cell = parse_cell(name)
     key = Key(cell.metric, cell.version, metric.params_hash, cell.window, json.dumps(dict(cell.dimensions)))

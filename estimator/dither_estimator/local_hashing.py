@@ -3,7 +3,8 @@
 Counting asks for every report and every value whether the value's hash is the reported bucket. With
 x_v = a v + b mod 2^64 that is one comparison: the bucket is an interval of x, so shifting b by the interval's
 start makes it x_v < width. Walking over the values costs one addition and one comparison per report and value,
-on blocks of reports that stay in the cache.
+on blocks of reports that stay in the cache. Where a block is short the calls of numpy would cost more than what they
+do, so there many values are taken at once.
 """
 
 from typing import Final, TypeAlias
@@ -16,6 +17,9 @@ from dither_protocol.hashing import DROPPED_BITS, GOLDEN, HASH_BITS, MIX_1, MIX_
 Words: TypeAlias = NDArray[np.uint64]
 
 _BLOCK_REPORTS: Final = 4_096
+_FEW_REPORTS: Final = 1_024
+"""In blocks of fewer, several values are taken at once; from here on that would only leave the cache."""
+_TILE: Final = 16_384  # numbers x in one step over several values: 128 KiB
 
 
 def _mix(z: Words) -> Words:
@@ -73,10 +77,29 @@ def count_support(seeds: Words, reported: Words, g: int, d: int) -> NDArray[np.i
     totals = np.zeros(d, dtype=np.int64)
     for begin in range(0, seeds.size, _BLOCK_REPORTS):
         block = slice(begin, begin + _BLOCK_REPORTS)
-        step, width, x = a[block], widths[block], offsets[block].copy()
-        inside = np.empty(x.size, dtype=np.bool_)
-        for value in range(d):
-            np.less(x, width, out=inside)
-            totals[value] += np.count_nonzero(inside)
-            np.add(x, step, out=x)
+        add = _add_few if offsets[block].size < _FEW_REPORTS else _add_many
+        add(totals, offsets[block], a[block], widths[block])
     return totals
+
+
+def _add_many(totals: NDArray[np.int64], start: Words, step: Words, width: Words) -> None:
+    """Add to every value v the reports with start + v step < width, value by value."""
+    x = start.copy()
+    inside = np.empty(x.size, dtype=np.bool_)
+    for value in range(totals.size):
+        np.less(x, width, out=inside)
+        totals[value] += np.count_nonzero(inside)
+        np.add(x, step, out=x)
+
+
+def _add_few(totals: NDArray[np.int64], start: Words, step: Words, width: Words) -> None:
+    """The same as `_add_many`, many values at once: one row of x for each. Fewer than 2^16 reports."""
+    rows = min(totals.size, _TILE // start.size)
+    x = start + step * np.arange(rows, dtype=np.uint64)[:, np.newaxis]
+    jump = step * np.uint64(rows)
+    inside = np.empty(x.shape, dtype=np.bool_)
+    for value in range(0, totals.size, rows):
+        np.less(x, width, out=inside)
+        found = inside.view(np.uint8).sum(axis=1, dtype=np.uint16)
+        totals[value : value + rows] += found[: totals.size - value]
+        np.add(x, jump, out=x)

@@ -203,9 +203,9 @@ class Published:
         found = cast(list[bytes], self._store.command("HKEYS", place.key))
         return sorted(field.decode() for field in found if not field.startswith(_COMPANION))
 
-    def labels_with_totals(self, metric: str, version: int) -> set[str]:
-        """The closed windows of a version that had reports, by label."""
-        found = cast(list[bytes], self._store.command("HKEYS", storage.totals_key(metric, version)))
+    def labels_with_totals(self, metric: str, version: int, labels: Sequence[str]) -> set[str]:
+        """Of these windows of a version the closed ones that had reports, by label."""
+        found = cast(list[bytes], self._store.run("among", [storage.totals_key(metric, version)], labels))
         return {label.decode() for label in found}
 
     def totals(self, metric: str, version: int, labels: Sequence[str]) -> list[bytes | None]:

@@ -47,7 +47,7 @@ class _Task:
     Attributes:
         metric: the version of which a window has just been closed or revised.
         versions: all that may be combined with it, itself among them, by number.
-        labels: the closed windows with reports of each.
+        labels: the closed windows with reports of each, as far as these rollups reach.
         end: the last window of each rollup.
         watermark: before which every report is counted.
     """
@@ -87,8 +87,11 @@ class Rollups:
             for version, each in versions.items()
             if rolls_up(each) and each.period == metric.period
         } | {metric.version: metric}
-        labels = {version: self._published.labels_with_totals(metric.name, version) for version in versions}
         reach = windows_from(window, ROLLUPS[-1])
+        near = [each.label for each in (*windows_until(window, ROLLUPS[-1])[:-1], *reach)]
+        labels = {
+            version: self._published.labels_with_totals(metric.name, version, near) for version in versions
+        }
         for distance, end in enumerate(reach):
             if any(end.label in known for known in labels.values()):
                 task = _Task(metric, versions, labels, end, watermark)

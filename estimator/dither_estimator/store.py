@@ -123,6 +123,7 @@ class Store:
         self._client: Any = None
         self._apply = self._script("apply")
         self._attempt = self._script("attempt")
+        self._entries = self._script("entries")
         self._clean = self._script("clean")
         self._presence = self._script("presence")
         self._lease = self._script("lease")
@@ -176,11 +177,23 @@ class Store:
         """Id of the last entry that the cells contain; b"" before the first commit."""
         return cast(bytes | None, self._call(self._redis.get, self._keys[partition].checkpoint)) or b""
 
-    def entries(self, partition: int, checkpoint: bytes, count: int) -> list[Entry]:
-        """At most ``count`` entries after ``checkpoint``, oldest first."""
+    def entries(self, partition: int, checkpoint: bytes, count: int, size: int = 1 << 20) -> list[Entry]:
+        """Entries after ``checkpoint``, oldest first.
+
+        Args:
+            partition: of the store.
+            checkpoint: after which; b"" for all that there are.
+            count: at most so many, fewer only where there are no more of them, or where they exceed ``size``.
+            size: bytes of payloads; the entry that goes beyond is the last one.
+        """
         start = after(checkpoint) if checkpoint else b"-"
-        rows = self._call(self._redis.xrange, self._keys[partition].stream, min=start, count=count)
-        return [(entry_id, fields.get(storage.ENTRY_FIELD, b"")) for entry_id, fields in rows]
+        ids, sizes, payloads = self._call(self._entries, [self._keys[partition].stream], [start, count, size])
+        entries: list[Entry] = []
+        at = 0
+        for entry_id, length in zip(ids.split(), map(int, sizes.split()), strict=True):
+            entries.append((entry_id, payloads[at : at + length]))
+            at += length
+        return entries
 
     def attempt(self, partition: int) -> str:
         """What `note_attempt` wrote last; empty where nothing ever was."""

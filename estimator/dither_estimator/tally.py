@@ -8,13 +8,13 @@ an entry that ends the process ends it there.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from dither_estimator.cells import Counts, packed_size
 from dither_estimator.counting import count_packed
 from dither_protocol.errors import MechanismError, StorageError
 from dither_protocol.registry import Metric
-from dither_protocol.storage import Cell, decode_entry, entry_reports, parse_cell
+from dither_protocol.storage import Cell, cell_name, entry_reports, parse_cell, split_entry
 
 MAX_ENTRY_CELL_BYTES: Final = 256 << 20
 """An entry whose cells take more than this is set aside: no store takes them in one apply in time."""
@@ -25,12 +25,29 @@ Entry = tuple[bytes, bytes]
 Outcome = tuple[str, str]
 """(metric, window), the key of an outcome."""
 
-Groups = list[tuple[str, Metric, memoryview]]
-"""The reports of one entry: (name of the cell, its metric, packed reports)."""
+
+@dataclass(frozen=True, slots=True, eq=False)  # one object stands for one cell, so it is compared by what it is
+class Head:
+    """What a run of entries knows of one cell.
+
+    Attributes:
+        name: of the cell.
+        metric: its metric.
+        width: bytes of one packed report.
+        cell_bytes: size of the cell in the store.
+    """
+
+    name: str
+    metric: Metric
+    width: int
+    cell_bytes: int
 
 
-@dataclass(frozen=True)
-class Decoded:
+Groups = list[tuple[Head, bytes]]
+"""The reports of one entry: (their cell, packed reports)."""
+
+
+class Decoded(NamedTuple):
     """A stream entry whose headers were read.
 
     Attributes:
@@ -42,11 +59,6 @@ class Decoded:
     entry: Entry
     groups: Groups
     problem: str = ""
-
-    @property
-    def cell_bytes(self) -> dict[str, int]:
-        """The size of each cell that it changes, by name."""
-        return {name: packed_size(metric.mechanism.counters) for name, metric, _ in self.groups}
 
 
 @dataclass
@@ -84,31 +96,44 @@ def decode(entries: Iterable[Entry], definition: Callable[[str, int], Metric]) -
         definition: gives the metric of (name, version). A StorageError of it sets the entry aside, anything
             else that it raises is not caught.
     """
-    metrics: dict[str, Metric] = {}  # by name of the cell
+    heads: dict[bytes, Head] = {}  # by name of the cell, as the entries spell it
     decoded: list[Decoded] = []
     for entry in entries:
         try:
-            decoded.append(Decoded(entry, _groups(entry[1], definition, metrics)))
+            decoded.append(Decoded(entry, _groups(entry[1], definition, heads)))
         except StorageError as error:
             decoded.append(Decoded(entry, [], str(error)))
     return decoded
 
 
-def _groups(payload: bytes, definition: Callable[[str, int], Metric], metrics: dict[str, Metric]) -> Groups:
+def _groups(payload: bytes, definition: Callable[[str, int], Metric], heads: dict[bytes, Head]) -> Groups:
     groups: Groups = []
-    cells: dict[str, int] = {}
-    for name, width, _, view in decode_entry(payload):
-        metric = metrics.get(name)
-        if metric is None:
-            cell = parse_cell(name)
-            metric = metrics[name] = definition(cell.metric, cell.version)
-        if width != metric.mechanism.packed_size:
+    cell_bytes = 0
+    for raw, width, _, packed in split_entry(payload):
+        head = heads.get(raw)
+        if head is None:
+            head = heads[raw] = _head(cell_name(raw), definition)
+        if width != head.width:
             raise StorageError("a report has another size than its mechanism's")
-        groups.append((name, metric, view))
-        cells[name] = packed_size(metric.mechanism.counters)
-    if sum(cells.values()) > MAX_ENTRY_CELL_BYTES:
+        groups.append((head, packed))
+        cell_bytes += head.cell_bytes  # at most: a cell may come twice
+    if cell_bytes > MAX_ENTRY_CELL_BYTES and _cell_bytes(_heads(groups)) > MAX_ENTRY_CELL_BYTES:
         raise StorageError("its cells are larger than what one commit can carry")
     return groups
+
+
+def _head(name: str, definition: Callable[[str, int], Metric]) -> Head:
+    cell = parse_cell(name)
+    metric = definition(cell.metric, cell.version)
+    return Head(name, metric, metric.mechanism.packed_size, packed_size(metric.mechanism.counters))
+
+
+def _heads(groups: Groups) -> set[Head]:
+    return {head for head, _ in groups}
+
+
+def _cell_bytes(heads: Iterable[Head]) -> int:
+    return sum(head.cell_bytes for head in heads)
 
 
 def fitting(decoded: Sequence[Decoded], limit: int) -> Sequence[Decoded]:
@@ -116,14 +141,16 @@ def fitting(decoded: Sequence[Decoded], limit: int) -> Sequence[Decoded]:
 
     So a commit may be larger by what one entry needs: one cell, or the many cells of one batch.
     """
-    names: set[str] = set()
+    if _cell_bytes({head for each in decoded for head, _ in each.groups}) <= limit:
+        return decoded
+    known: set[Head] = set()
     size = 0
     for position, each in enumerate(decoded):
-        new = {name: cell for name, cell in each.cell_bytes.items() if name not in names}
-        size += sum(new.values())
+        new = _heads(each.groups) - known
+        size += _cell_bytes(new)
         if position and new and size > limit:
             return decoded[:position]
-        names.update(new)
+        known |= new
     return decoded
 
 
@@ -162,14 +189,14 @@ def set_aside_undecoded(entries: Iterable[Entry]) -> Tally:
 
 
 def _count(entries: Iterable[Decoded]) -> dict[str, CellCount]:
-    packed: dict[str, tuple[Metric, list[memoryview]]] = {}
+    packed: dict[Head, list[bytes]] = defaultdict(list)
     for each in entries:
-        for name, metric, view in each.groups:
-            packed.setdefault(name, (metric, []))[1].append(view)
+        for head, reports in each.groups:
+            packed[head].append(reports)
     cells: dict[str, CellCount] = {}
-    for name, (metric, views) in packed.items():
-        counters, n = count_packed(metric.mechanism, b"".join(views))
-        cells[name] = CellCount(metric, parse_cell(name), n, counters)
+    for head, all_reports in packed.items():
+        counters, n = count_packed(head.metric.mechanism, b"".join(all_reports))
+        cells[head.name] = CellCount(head.metric, parse_cell(head.name), n, counters)
     return cells
 
 

@@ -53,7 +53,7 @@ COMMIT_INTERVAL_S: Final = 1.0
 # one cell needs is carried in any case.
 MAX_COMMIT_CELL_BYTES: Final = 4 << 20
 MAX_COMMIT_REPORT_BYTES: Final = 4 << 20
-READ_BATCHES: Final = 100
+READ_BATCHES: Final = 500
 MAX_COMMIT_BATCHES: Final = 5_000
 PUBLISH_BUDGET_S: Final = 1.0
 RETRY_CAP_S: Final = 2.0  # well below the leases' time: after an outage every worker is soon heard of again
@@ -174,7 +174,8 @@ class Worker:
         entries: list[Entry] = []
         size = 0
         while len(entries) < MAX_COMMIT_BATCHES:
-            page = self._store.entries(partition, entries[-1][0] if entries else checkpoint, READ_BATCHES)
+            last = entries[-1][0] if entries else checkpoint
+            page = self._store.entries(partition, last, READ_BATCHES, MAX_COMMIT_REPORT_BYTES - size)
             for entry in page:
                 size += len(entry[1])
                 if entries and size > MAX_COMMIT_REPORT_BYTES:

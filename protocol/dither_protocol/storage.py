@@ -283,29 +283,51 @@ def encode_entry(groups: Iterable[tuple[str, list[bytes]]]) -> bytes:
     return b"".join(parts)
 
 
-def decode_entry(entry: bytes) -> Iterator[tuple[str, int, int, memoryview]]:
+def split_entry(entry: bytes) -> Iterator[tuple[bytes, int, int, bytes]]:
+    """The groups of a stream entry: (raw name of the cell, bytes per report, number of reports, packed reports).
+
+    The name is left undecoded, since whoever reads many entries has met it before.
+
+    Raises:
+        StorageError: it is not what `encode_entry` writes.
+    """
+    end = len(entry)
+    if not end or entry[0] != _ENTRY_VERSION:
+        raise StorageError("unknown version of a stream entry")
+    head_size, unpack_head = _GROUP_HEAD.size, _GROUP_HEAD.unpack_from
+    at = 1
+    while at < end:
+        start = at + head_size
+        if start > end:
+            raise StorageError("a stream entry ends inside a group")
+        name_size, width, count = unpack_head(entry, at)
+        body = start + name_size
+        at = body + width * count
+        if at > end or not width or not count:
+            raise StorageError("a stream entry ends inside a group")
+        yield entry[start:body], width, count, entry[body:at]
+
+
+def cell_name(raw: bytes) -> str:
+    """The name of a cell as a stream entry holds it, decoded.
+
+    Raises:
+        StorageError: it is not UTF-8.
+    """
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise StorageError("the name of a cell is not UTF-8") from None
+
+
+def decode_entry(entry: bytes) -> Iterator[tuple[str, int, int, bytes]]:
     """The groups of a stream entry: (name of the cell, bytes per report, number of reports, packed reports).
 
     Raises:
         StorageError: it is not what `encode_entry` writes.
     """
-    view = memoryview(entry)
-    if not view or view[0] != _ENTRY_VERSION:
-        raise StorageError("unknown version of a stream entry")
-    at = 1
-    while at < len(view):
-        if at + _GROUP_HEAD.size > len(view):
-            raise StorageError("a stream entry ends inside a group")
-        name_size, width, count = _GROUP_HEAD.unpack_from(view, at)
-        body = at + _GROUP_HEAD.size + name_size
-        at = body + width * count
-        if at > len(view) or not width or not count:
-            raise StorageError("a stream entry ends inside a group")
-        try:
-            name = str(view[body - name_size : body], "utf-8")
-        except UnicodeDecodeError:
-            raise StorageError("the name of a cell is not UTF-8") from None
-        yield name, width, count, view[body:at]
+    for raw, width, count, packed in split_entry(entry):
+        yield cell_name(raw), width, count, packed
 
 
 @lru_cache(maxsize=4_096)

@@ -6,7 +6,7 @@ Pure: no HTTP, no store, no clock. The same batch at the same time always gets t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from dither_protocol.errors import (
     BatchError,
@@ -21,6 +21,7 @@ from dither_protocol.storage import UNKNOWN, encode_entry
 from dither_protocol.windows import CLOCK_SKEW, MAX_UNTIL_DAYS
 from dither_protocol.wire import Envelope, Report, parse_report
 from dither_server.catalogue import Catalogue, Span
+from dither_server.places import Place
 
 RECEIVED: Final = "received"
 ACCEPTED: Final = "accepted"
@@ -103,29 +104,64 @@ def admit(catalogue: Catalogue, envelope: Envelope, now: datetime) -> Admission:
         BatchError: the batch as a whole is too late or lasts too long.
     """
     check_until(envelope, now)
-    refusals: list[Refusal] = []
-    cells: dict[str, list[bytes]] = {}
-    outcomes: dict[Bucket, dict[str, int]] = {}
-    refused: dict[Refused, int] = {}
+    tally = _Tally()
     for index, document in enumerate(envelope.reports):
         judge = _Judge(catalogue, now)
         try:
-            cell, packed = judge.accept(document)
+            place, packed = judge.accept(document)
         except ReportError as error:
-            refusals.append(Refusal(index, error.rejection, str(error)))
-            outcome = REJECTED + error.rejection
-            if judge.metric is not None:
-                known = (judge.metric.name, judge.metric.version, error.rejection)
-                refused[known] = refused.get(known, 0) + 1
+            tally.refuse(index, error, judge.bucket, judge.metric)
         else:
-            cells.setdefault(cell, []).append(packed)
-            outcome = ACCEPTED
-        counts = outcomes.setdefault(judge.bucket, {RECEIVED: 0})
-        counts[RECEIVED] += 1
-        counts[outcome] = counts.get(outcome, 0) + 1
-    entry = encode_entry(cells.items()) if cells else b""
-    accepted = len(envelope.reports) - len(refusals)
-    return Admission(envelope.batch_id, envelope.until, accepted, tuple(refusals), entry, outcomes, refused)
+            tally.accept(place, packed)
+    return tally.admission(envelope)
+
+
+class _Tally:
+    """The verdict on a batch while it is being found."""
+
+    __slots__ = ("_accepted", "_outcomes", "_refusals", "_refused")
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, tuple[Place, list[bytes]]] = {}
+        self._outcomes: dict[Bucket, dict[str, int]] = {}
+        self._refusals: list[Refusal] = []
+        self._refused: dict[Refused, int] = {}
+
+    def accept(self, place: Place, packed: bytes) -> None:
+        """A report goes to its cell."""
+        found = self._accepted.get(place.cell)
+        if found is None:
+            found = self._accepted[place.cell] = (place, [])
+        found[1].append(packed)
+
+    def refuse(self, index: int, error: ReportError, bucket: Bucket, metric: Metric | None) -> None:
+        """A report goes nowhere; it is accounted for in a bucket, and by its version where that is a known one."""
+        self._refusals.append(Refusal(index, error.rejection, str(error)))
+        self._count(bucket, REJECTED + error.rejection, 1)
+        if metric is not None:
+            known = (metric.name, metric.version, error.rejection)
+            self._refused[known] = self._refused.get(known, 0) + 1
+
+    def _count(self, bucket: Bucket, outcome: str, reports: int) -> None:
+        counts = self._outcomes.setdefault(bucket, {RECEIVED: 0})
+        counts[RECEIVED] += reports
+        counts[outcome] = counts.get(outcome, 0) + reports
+
+    def admission(self, envelope: Envelope) -> Admission:
+        """The verdict, once each report was accepted or refused."""
+        cells: list[tuple[str, list[bytes]]] = []
+        for cell, (place, reports) in self._accepted.items():
+            self._count(_bucket(place), ACCEPTED, len(reports))
+            cells.append((cell, reports))
+        return Admission(
+            envelope.batch_id,
+            envelope.until,
+            len(envelope.reports) - len(self._refusals),
+            tuple(self._refusals),
+            encode_entry(cells) if cells else b"",
+            self._outcomes,
+            self._refused,
+        )
 
 
 class _Judge:
@@ -142,12 +178,21 @@ class _Judge:
         self.bucket = NOWHERE
         self.metric: Metric | None = None
 
-    def accept(self, document: object) -> tuple[str, bytes]:
-        """The cell of a report and its packed data.
+    def accept(self, document: Any) -> tuple[Place, bytes]:
+        """Where a report goes, and its packed data.
 
         Raises:
             ReportError: the first rule that it breaks, in the order of the list in the README.
         """
+        place = self._catalogue.places.find(document, self._now) or self._place(document)
+        try:
+            return place, place.metric.mechanism.pack(document["data"])
+        except MechanismError as error:
+            self.bucket, self.metric = _bucket(place), place.metric
+            detail = str(error).removeprefix("data ")
+            raise ReportError(Rejection.PAYLOAD_INVALID, "data", detail) from None
+
+    def _place(self, document: object) -> Place:
         report = parse_report(document)
         metric = self.metric = self._metric(report)
         span = self._catalogue.span(metric, report.window)
@@ -158,8 +203,11 @@ class _Judge:
         if report.params != metric.params_hash:
             raise ReportError(Rejection.PARAMS_MISMATCH, "params", "is not the hash of this version")
         dimensions = self._dimensions(metric, report)
-        self._check_time(span)
-        return f"{metric.name}:{metric.version}:{report.window}:{dimensions}", _pack(metric, report)
+        span = self._in_time(span)
+        cell = f"{metric.name}:{metric.version}:{report.window}:{dimensions}"
+        place = Place(metric, report.window, cell, span.opens, span.closes)
+        self._catalogue.places.keep(report, place)
+        return place
 
     def _metric(self, report: Report) -> Metric:
         versions = self._catalogue.versions(report.metric)
@@ -176,18 +224,15 @@ class _Judge:
         except DimensionError as error:
             raise ReportError(Rejection.DIMENSIONS_INVALID, "dimensions", str(error)) from None
 
-    def _check_time(self, span: Span | None) -> None:
+    def _in_time(self, span: Span | None) -> Span:
         if span is None:
             raise ReportError(Rejection.WINDOW_INVALID, "window", "is no label of the metric's period")
         if self._now < span.opens:
             raise ReportError(Rejection.REPORT_TOO_EARLY, "window", "has not begun")
         if self._now >= span.closes:
             raise ReportError(Rejection.REPORT_TOO_OLD, "window", "is closed")
+        return span
 
 
-def _pack(metric: Metric, report: Report) -> bytes:
-    try:
-        return metric.mechanism.pack(report.data)
-    except MechanismError as error:
-        detail = str(error).removeprefix("data ")
-        raise ReportError(Rejection.PAYLOAD_INVALID, "data", detail) from None
+def _bucket(place: Place) -> Bucket:
+    return place.metric.name, place.window

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, time, timedelta
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from dither_protocol.storage import PartitionKeys
@@ -49,6 +50,7 @@ def admit_call(
     return names, arguments
 
 
+@lru_cache(maxsize=64)
 def forget_at(until: date) -> int:
     """Unix time, seconds, at which the ids of batches with this last day may be forgotten."""
     end = datetime.combine(until, time.min, UTC) + timedelta(days=1)

@@ -11,6 +11,9 @@ JSON: Final = "application/json"
 _NOSNIFF: Final = ("X-Content-Type-Options", "nosniff")
 _NO_STORE: Final = ("Cache-Control", "no-store")
 
+JSON_HEADERS: Final = (("Content-Type", JSON), _NOSNIFF, _NO_STORE)
+"""What an answer of JSON has that says nothing else."""
+
 encode: Final = msgspec.json.Encoder().encode
 """JSON bytes of plain objects; `msgspec.Raw` inside them is copied as it is."""
 

@@ -51,6 +51,8 @@ def create_app(settings: Settings, *, clock: Clock = utc_now) -> Flask:
     app.url_map.merge_slashes = False  # else a doubled slash would be answered by a redirect
     app.extensions["dither"] = service
     problems.install(app)
+    if settings.role != "operator":
+        ingest.install(app, service)
     for room in _rooms(settings.role):
         app.register_blueprint(room.blueprint(service))
     try:
@@ -62,7 +64,7 @@ def create_app(settings: Settings, *, clock: Clock = utc_now) -> Flask:
 
 def _rooms(role: str) -> tuple[ModuleType, ...]:
     """The modules whose routes a process of this role has; those of the other side do not exist in it."""
-    for_devices = (ingest, registry_api)
+    for_devices = (registry_api,)
     for_people = (operator_api, keys_api, status_api, monitoring, dashboard)
     return {
         "ingest": (*for_devices, openapi_api, health),

@@ -1,10 +1,9 @@
 """From the bytes of a request to JSON, within hard limits. Pure."""
 
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +12,7 @@ from dither_protocol.errors import BatchError, BatchProblem
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LARGE_BYTES: Final = 1 << 20
 _ONE_LARGE: Final = Lock()
+_AT_ONCE: Final = nullcontext()
 
 
 class BodyTooLarge(Exception):
@@ -57,14 +57,9 @@ def read_json(body: bytes) -> object:
         raise _malformed("is not valid JSON") from None
 
 
-@contextmanager
-def turn(size_bytes: int) -> Iterator[None]:
+def turn(size_bytes: int) -> AbstractContextManager[Any]:
     """Let large bodies be read one after the other: JSON becomes objects of up to thirty times its size."""
-    if size_bytes <= _LARGE_BYTES:
-        yield
-        return
-    with _ONE_LARGE:
-        yield
+    return _ONE_LARGE if size_bytes > _LARGE_BYTES else _AT_ONCE
 
 
 def _malformed(detail: str) -> BatchError:

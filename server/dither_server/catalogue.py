@@ -14,6 +14,7 @@ from dither_protocol.errors import DimensionError, WindowError
 from dither_protocol.registry import Metric, Registry
 from dither_protocol.storage import dimensions_text
 from dither_protocol.windows import CLOCK_SKEW
+from dither_server.places import Places
 
 _REMEMBERED: Final = 4_096
 
@@ -39,6 +40,9 @@ class Catalogue:
     Args:
         registry: its metrics win over an older definition of the same version.
         older: earlier versions. Those of metrics that the registry no longer has are left out.
+
+    Attributes:
+        places: of reports that were accepted by it.
     """
 
     def __init__(self, registry: Registry, older: Iterable[Metric] = ()) -> None:
@@ -49,6 +53,7 @@ class Catalogue:
         for metric in older:
             if metric.name in self._versions:
                 self._versions[metric.name].setdefault(metric.version, metric)
+        self.places = Places()
         self._span = lru_cache(_REMEMBERED)(self._read_span)
         self._text = lru_cache(_REMEMBERED)(self._read_dimensions)
 

@@ -1,33 +1,60 @@
-"""``POST /v1/reports``: a batch comes in, is judged, and is on the store's disk before the answer."""
+"""``POST /v1/reports``: a batch comes in, is judged, and is on the store's disk before the answer.
 
-from typing import Final
+It is a WSGI application of its own that stands before the framework. The framework's routing, contexts and request
+objects would take as long as reading a batch of ten reports and judging it.
+"""
 
-from flask import Blueprint, Request, Response, request
-from werkzeug.exceptions import HTTPException
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from flask import Blueprint, Flask, Response, request
+from werkzeug.exceptions import ClientDisconnected, HTTPException
+from werkzeug.wrappers import Request
 
 from dither_protocol.errors import BatchError, BatchProblem
 from dither_protocol.wire import MAX_BODY_BYTES, MAX_INFLATED_BYTES, parse_envelope
 from dither_server.admission import Admission, admit
 from dither_server.admit_call import Outcome
-from dither_server.answers import JSON, encode, json_bytes
+from dither_server.answers import JSON, JSON_HEADERS, encode
 from dither_server.auth import Role
 from dither_server.bodies import BodyTooLarge, inflate, read_json, turn
-from dither_server.problems import Problem
+from dither_server.problems import Problem, answer_of
 from dither_server.service import Service
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+PATH: Final = "/v1/reports"
+READ_LIMIT_BYTES: Final = MAX_BODY_BYTES + 1
+"""For the framework, which cuts a chunked body at its limit without a word: one byte more shows that it did."""
 
 _ENCODINGS: Final = {"": False, "identity": False, "gzip": True, "x-gzip": True}
 """Accepted content encodings, and whether there is something to inflate (RFC 9110 section 8.4.1)."""
+_DIGITS: Final = len(str(MAX_BODY_BYTES))
 
 
-def blueprint(service: Service) -> Blueprint:
-    """The ingest route over one service."""
-    routes = Blueprint("ingest", __name__)
+class Ingest:
+    """The route. Call it as a WSGI application."""
 
-    @routes.post("/v1/reports")
-    def post_reports() -> Response:
-        key = service.keyring.authorize(request.headers.get("Authorization"), Role.INGEST)
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Answer one request, errors too."""
+        try:
+            body = self._take(environ)
+        except Exception as error:
+            return answer_of(error)(environ, start_response)
+        start_response("202 ACCEPTED", [*JSON_HEADERS, ("Content-Length", str(len(body)))])
+        return (body,)
+
+    def _take(self, environ: "WSGIEnvironment") -> bytes:
+        service = self._service
+        key = service.keyring.authorize(environ.get("HTTP_AUTHORIZATION"), Role.INGEST)
         service.quotas.check(key.key_id, key.quota)
-        admission = _judge(_body(request), service)
+        body = _body(environ)
+        with turn(len(body)):
+            admission = admit(service.store.catalogue(), parse_envelope(read_json(body)), service.clock())
         charge = service.quotas.charge(key.key_id, key.quota, admission.reports)
         outcome = service.store.admit(admission)
         if outcome is not Outcome.NEW:
@@ -36,22 +63,37 @@ def blueprint(service: Service) -> Blueprint:
             raise Problem("overloaded", "the counting is behind; the same batch may be sent again later")
         return _accepted(admission, duplicate=outcome is Outcome.DUPLICATE)
 
-    return routes
+
+def install(app: Flask, service: Service) -> None:
+    """Put the route before the framework.
+
+    The framework knows it too, so that it answers the other methods of its address, and gives it to whoever calls the
+    application's views without its WSGI entry.
+    """
+    ingest, rest = Ingest(service), app.wsgi_app
+
+    def entry(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "POST" and environ.get("PATH_INFO") == PATH:
+            return ingest(environ, start_response)
+        return rest(environ, start_response)
+
+    app.wsgi_app = entry  # type: ignore[method-assign]  # Flask's own way to put something before it
+    routes = Blueprint("ingest", __name__)
+    routes.add_url_rule(
+        PATH, "post_reports", lambda: Response.from_app(ingest, request.environ), methods=["POST"]
+    )
+    app.register_blueprint(routes)
 
 
-READ_LIMIT_BYTES: Final = MAX_BODY_BYTES + 1
-"""For the framework, which cuts a chunked body at its limit without a word: one byte more shows that it did."""
-
-
-def _body(given: Request) -> bytes:
+def _body(environ: "WSGIEnvironment") -> bytes:
     """The inflated body."""
-    if given.mimetype != JSON:
+    if environ.get("CONTENT_TYPE") != JSON and Request(environ).mimetype != JSON:
         raise Problem("unsupported-media-type", f"send {JSON}", "Content-Type")
-    inflated = _ENCODINGS.get(given.headers.get("Content-Encoding", "").strip().lower())
+    inflated = _ENCODINGS.get(environ.get("HTTP_CONTENT_ENCODING", "").strip().lower())
     if inflated is None:
         headers = {"Accept-Encoding": "gzip, identity"}
         raise Problem("unsupported-encoding", "send gzip or no encoding", "Content-Encoding", headers)
-    raw = _read(given)
+    raw = _read(environ)
     if not inflated:
         return raw
     try:
@@ -60,29 +102,45 @@ def _body(given: Request) -> bytes:
         raise Problem("body-too-large", str(error), "body") from None
 
 
-def _read(given: Request) -> bytes:
+class _Limited(Request):
+    """The framework's way to read what has no plain length."""
+
+    max_content_length = READ_LIMIT_BYTES
+
+
+def _read(environ: "WSGIEnvironment") -> bytes:
+    length = environ.get("CONTENT_LENGTH", "")
     try:
-        raw = given.get_data(cache=False)
-    except HTTPException:
+        if length.isdecimal() and len(length) <= _DIGITS and "HTTP_TRANSFER_ENCODING" not in environ:
+            return _read_exactly(environ["wsgi.input"], int(length))
+        raw = _Limited(environ).get_data(cache=False)
+    except (HTTPException, Problem):
         raise
     except Exception:
         # a broken chunk or trailer: what the web server raises here has no better base in common
         raise BatchError(BatchProblem.MALFORMED_BODY, "body", "is not sent as HTTP says") from None
     if len(raw) > MAX_BODY_BYTES:
-        raise Problem("body-too-large", f"at most {MAX_BODY_BYTES} bytes are read", "body")
+        raise _too_large()
     return raw
 
 
-def _judge(body: bytes, service: Service) -> Admission:
-    with turn(len(body)):
-        envelope = parse_envelope(read_json(body))
-        return admit(service.store.catalogue(), envelope, service.clock())
+def _read_exactly(stream: Any, size: int) -> bytes:
+    if size > MAX_BODY_BYTES:
+        raise _too_large()
+    raw: bytes = stream.read(size)
+    if len(raw) < size:
+        raise ClientDisconnected
+    return raw
 
 
-def _accepted(admission: Admission, *, duplicate: bool) -> Response:
+def _too_large() -> Problem:
+    return Problem("body-too-large", f"at most {MAX_BODY_BYTES} bytes are read", "body")
+
+
+def _accepted(admission: Admission, *, duplicate: bool) -> bytes:
     rejected = [
         {"index": refusal.index, "type": refusal.rejection.value, "detail": refusal.detail}
         for refusal in admission.refusals
     ]
     accepted = 0 if duplicate else admission.accepted
-    return json_bytes(encode({"accepted": accepted, "duplicate": duplicate, "rejected": rejected}), 202)
+    return encode({"accepted": accepted, "duplicate": duplicate, "rejected": rejected})

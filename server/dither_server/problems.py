@@ -144,13 +144,14 @@ def _framework_problem(error: HTTPException) -> Problem:
     return Problem(slug, error.name, field, headers=allow, status=code)
 
 
+def answer_of(error: Exception) -> Response:
+    """The answer to a request that failed; a fault of ours is logged."""
+    problem = problem_of(error)
+    if problem.type == "internal-error":
+        _LOG.error("a request failed", exc_info=error)
+    return problem.response()
+
+
 def install(app: Flask) -> None:
     """Let every error of ``app`` be answered as a problem."""
-
-    def answer(error: Exception) -> Response:
-        problem = problem_of(error)
-        if problem.type == "internal-error":
-            _LOG.error("a request failed", exc_info=error)
-        return problem.response()
-
-    app.register_error_handler(Exception, answer)
+    app.register_error_handler(Exception, answer_of)

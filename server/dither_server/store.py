@@ -51,7 +51,7 @@ from dither_server.store_rules import (
     least_memory,
     text_map,
 )
-from dither_server.trials import Trials
+from dither_server.trials import Guard, Trials
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _READ_TIMEOUT_S: Final = 1.0
@@ -74,29 +74,28 @@ _Found = TypeVar("_Found")
 _FAULTS: Final = Faults(redis.ConnectionError, redis.TimeoutError, redis.exceptions.MovedError)
 
 
-@contextmanager
-def _store_errors() -> Iterator[None]:
-    try:
-        yield
-    except redis.exceptions.RedisClusterException as error:
-        raise _cluster_error(error) from None
-    except redis.exceptions.MovedError:
-        raise StoreRefused("is a node of a cluster; use cluster:// in DITHER_STORE_URL") from None
-    except redis.TimeoutError:
-        raise StoreUnavailable("timeout") from None
-    except redis.AuthenticationError:  # a ConnectionError to redis-py, and nothing that waiting would cure
-        raise StoreRefused("does not accept the password in DITHER_STORE_URL") from None
-    except redis.ConnectionError as error:  # BusyLoadingError is one too
-        kind = "loading" if isinstance(error, redis.BusyLoadingError) else "connection"
-        raise StoreUnavailable(kind) from None
-    except redis.exceptions.ReadOnlyError:
-        raise StoreUnavailable("readonly") from None
-    except redis.exceptions.ClusterError:
-        raise StoreUnavailable("refusing") from None
-    except redis.ResponseError as error:
-        if isinstance(error, _NOT_NOW) or str(error).startswith(_NOT_NOW_WORDS):
-            raise StoreUnavailable("refusing") from None
-        raise
+def _in_our_words(error: BaseException) -> BaseException:  # noqa: PLR0911  # one return per kind of error is the table
+    """What an error of the library means here; the error itself where it is none, or a fault of ours."""
+    match error:
+        case redis.exceptions.RedisClusterException():
+            return _cluster_error(error)
+        case redis.exceptions.MovedError():
+            return StoreRefused("is a node of a cluster; use cluster:// in DITHER_STORE_URL")
+        case redis.TimeoutError():
+            return StoreUnavailable("timeout")
+        case redis.AuthenticationError():  # a ConnectionError to redis-py, and nothing that waiting would cure
+            return StoreRefused("does not accept the password in DITHER_STORE_URL")
+        case redis.BusyLoadingError():  # likewise
+            return StoreUnavailable("loading")
+        case redis.ConnectionError():
+            return StoreUnavailable("connection")
+        case redis.exceptions.ReadOnlyError():
+            return StoreUnavailable("readonly")
+        case redis.exceptions.ClusterError():
+            return StoreUnavailable("refusing")
+        case redis.ResponseError() if isinstance(error, _NOT_NOW) or str(error).startswith(_NOT_NOW_WORDS):
+            return StoreUnavailable("refusing")
+    return error
 
 
 def _cluster_error(error: redis.exceptions.RedisClusterException) -> Exception:
@@ -206,7 +205,7 @@ class Store:
         self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
         self._nodes = _open(settings.store_url)
         # An object of its own: what refers to it must not refer to the store in a circle.
-        self._trial = Trials(_store_errors)
+        self._trial = Trials(_in_our_words)
         replicas = settings.replicas if settings.ack == "replica" else 0
         rounds = Rounds(self._nodes, replicas, self._trial, redis.exceptions.NoScriptError)
         self._admitting = Admitting(rounds)
@@ -252,22 +251,19 @@ class Store:
         finally:
             self._preparing.release()
 
-    @contextmanager
-    def _guard(self, master: str = ALONE) -> Iterator[None]:
+    def _guard(self, master: str = ALONE) -> Guard:
         """Errors of the store in our words; what was lost is prepared again before it is used.
 
         Of a cluster that is the master alone: what lives on the others goes on.
         """
-        try:
-            with _store_errors():
-                yield
-        except StoreUnavailable as error:
-            if error.kind in LOST_KINDS:
-                self._fit.discard(master)
-                self._catalogue = self._catalogue if self._nodes.clustered else None
-            if error.kind in ELSEWHERE_KINDS:
-                self._nodes.start_over()
-            raise
+        return Guard(_in_our_words, partial(self._lose, master))
+
+    def _lose(self, master: str, error: StoreUnavailable) -> None:
+        if error.kind in LOST_KINDS:
+            self._fit.discard(master)
+            self._catalogue = self._catalogue if self._nodes.clustered else None
+        if error.kind in ELSEWHERE_KINDS:
+            self._nodes.start_over()
 
     def _prepare(self) -> Catalogue:
         masters = self._nodes.masters()
@@ -303,6 +299,12 @@ class Store:
             self._create()
         self._fit.add(master)
 
+    def _master_of(self, key: str) -> str:
+        if not self._nodes.clustered:
+            return ALONE
+        with self._guard(), self._trial(_FINDING):
+            return self._nodes.master_of(key)
+
     def admit(self, admission: Admission) -> Outcome:
         """Run the admit script: afterwards the batch is durable, or nothing has changed.
 
@@ -313,8 +315,7 @@ class Store:
             raise StoreUnavailable("disk")
         keys = self._keys[partition_of(admission.batch_id, len(self._keys))]
         names, arguments = admit_call(keys, admission, self.high_water_bytes)
-        with self._guard(), self._trial(_FINDING):
-            master = self._nodes.master_of(keys.stream)
+        master = self._master_of(keys.stream)
         with self._guard(master):
             self._take_up(master)
             return Outcome(self._admitting.run(master, (len(names), *names, *arguments)))
@@ -325,8 +326,7 @@ class Store:
         Raises:
             StoreUnavailable: it is not known to be taken.
         """
-        with self._guard(), self._trial(_FINDING):
-            master = self._nodes.master_of(quota_key(key_id, quota.period))
+        master = self._master_of(quota_key(key_id, quota.period))
         with self._guard(master):
             self._take_up(master)
             with self._trial(master):

@@ -5,11 +5,13 @@ scripts must have in them, so that a fault can strike at one instant of one scri
 """
 
 import asyncio
+import hashlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +25,15 @@ def _suffix(key: str) -> bytes:
     return key.partition("}")[2].encode()
 
 
+def _digest(script: str) -> bytes:
+    source = files("dither_estimator").joinpath("scripts", f"{script}.lua").read_bytes()
+    return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()  # so EVALSHA names it
+
+
 COMMANDS: Final[dict[str, tuple[bytes, ...]]] = {
     "admit": (b"EVALSHA", _suffix(_KEYS.seen(""))),
     "checkpoint": (b"\r\nGET\r\n", _suffix(_KEYS.checkpoint)),
-    "entries": (b"\r\nXRANGE\r\n", _suffix(_KEYS.stream)),
+    "entries": (b"EVALSHA", _digest("entries")),  # other scripts of this process are given the stream, too
     "attempt": (b"EVALSHA", _suffix(_KEYS.attempt)),
     "cells": (b"\r\nMGET\r\n", _suffix(_KEYS.cell(""))),
     "apply": (b"EVALSHA", _suffix(_KEYS.dead)),  # the only script that may set entries aside

@@ -1,0 +1,235 @@
+"""What the measurements of growth share: points, the cost of a piece of work, and a store of their own.
+
+Costs are processor time, not time: another program on the machine must not bend a curve. Each measurement runs in
+a fresh process, so its memory is its own.
+"""
+
+import gc
+import json
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import redis
+from flask.testing import FlaskClient
+
+from dither_estimator.store import Store as WorkerStore
+from dither_estimator.worker import Worker
+from dither_protocol.registry import Registry
+from dither_protocol.storage import encode_entry
+from dither_server.admission import Admission
+from dither_server.app import create_app
+from dither_server.auth import key_hash
+from dither_server.settings import Settings
+from dither_server.store import Store as ServerStore
+from own_store import own_store
+
+INGEST_KEY: Final = "ingest"
+OPERATOR_KEY: Final = "operator"
+UNTIL: Final = date(2100, 1, 4)
+_HIGH_WATER_BYTES: Final = 128 << 20
+_STATUS: Final = "/proc/self/status"
+_LONG_S: Final = 0.25
+"""What takes so long is not repeated for the least: its noise is small beside it."""
+_REST: Final = 12
+"""The dashboard reuses its readings for ten times as long as they took."""
+
+
+class Point(NamedTuple):
+    """One measured cost.
+
+    Attributes:
+        curve: key of the curve that it belongs to.
+        size: what it was measured at.
+        cost: in the unit of the curve; positive.
+    """
+
+    curve: str
+    size: float
+    cost: float
+
+
+class Cost(NamedTuple):
+    """What a piece of work took: processor seconds here and in the store, and this process's memory at its peak."""
+
+    own_s: float
+    store_s: float
+    peak_bytes: float
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A store with a server's settings over it.
+
+    Attributes:
+        url: of the store.
+        redis: a client of it.
+        settings: of a server.
+        registry: that the server announced.
+        server: the server's view of the store.
+    """
+
+    url: str
+    redis: redis.Redis
+    settings: Settings
+    registry: Registry
+    server: ServerStore
+
+    def admit(self, groups: Sequence[tuple[str, list[bytes]]]) -> None:
+        """Take a batch of packed reports about some cells, as the ingest route does after its checks."""
+        outcomes: dict[tuple[str, str], dict[str, int]] = {}
+        for cell, packed in groups:
+            metric, _, window, _ = cell.split(":", 3)
+            counts = outcomes.setdefault((metric, window), {"received": 0, "accepted": 0})
+            counts["received"] += len(packed)
+            counts["accepted"] += len(packed)
+        reports = sum(len(packed) for _, packed in groups)
+        self.server.admit(Admission(os.urandom(16), UNTIL, reports, (), encode_entry(groups), outcomes))
+
+    def application(self) -> FlaskClient:
+        """The server's application over this store, in this process, and somebody who asks it."""
+        return create_app(self.settings).test_client()
+
+    @contextmanager
+    def worker(self) -> Iterator[Worker]:
+        """A worker of its own connection; it gives its leases back."""
+        store = WorkerStore(self.url)
+        worker = Worker(store)
+        try:
+            yield worker
+        finally:
+            worker.leave()
+            store.close()
+
+
+@contextmanager
+def ground(registry: Registry, document: dict[str, Any]) -> Iterator[Ground]:
+    """A fresh store in which a server has announced a registry; ``document`` is the registry as JSON."""
+    with own_store(fsync="everysec") as url, tempfile.TemporaryDirectory() as name, redis.Redis.from_url(url) as client:
+        folder = Path(name)
+        (folder / "registry.toml").write_text(toml(document))
+        keys = [
+            {"name": name, "role": role, "sha256": key_hash(key)}
+            for name, role, key in (("app", "ingest", INGEST_KEY), ("people", "operator", OPERATOR_KEY))
+        ]
+        (folder / "keys.json").write_text(json.dumps({"keys": keys}))
+        settings = Settings(
+            store_url=url, registry=folder / "registry.toml", keys_file=folder / "keys.json",
+            ack="memory", high_water_bytes=_HIGH_WATER_BYTES,
+        )  # fmt: skip
+        server = ServerStore(settings, registry)
+        server.catalogue()
+        try:
+            yield Ground(url, client, settings, registry, server)
+        finally:
+            server.close()
+
+
+def toml(value: dict[str, Any], path: tuple[str, ...] = ()) -> str:
+    """A document as TOML. Strings, numbers, and lists of strings are written as JSON writes them."""
+    plain = [f"{key} = {json.dumps(each)}" for key, each in value.items() if not isinstance(each, dict)]
+    lines = [f"[{'.'.join(path)}]", *plain] if path else plain
+    tables = [toml(each, (*path, key)) for key, each in value.items() if isinstance(each, dict)]
+    return "\n".join([*lines, *tables])
+
+
+def cost(work: Callable[[], object], store: redis.Redis | None = None, repeats: int = 1) -> Cost:
+    """The least that a piece of work took in some repeats."""
+    gc.collect()
+    least, least_store = float("inf"), float("inf")
+    _forget_peak()
+    for _ in range(repeats):
+        store_began = _store_cpu_s(store)
+        began = time.process_time()
+        work()
+        least = min(least, time.process_time() - began)
+        least_store = min(least_store, _store_cpu_s(store) - store_began)
+    return Cost(least, least_store, memory_bytes("VmHWM"))
+
+
+def cost_each(work: Callable[[], object], repeats: int = 5, least_s: float = 0.01) -> float:
+    """Processor seconds of a short piece of work: run often enough to be measured, the least of some repeats."""
+    work()
+    times = 1
+    while True:
+        began = time.process_time()
+        for _ in range(times):
+            work()
+        took = time.process_time() - began
+        if took >= least_s:
+            break
+        times *= 4 if took < least_s / 4 else 2
+    least = took / times
+    for _ in range(repeats - 1):
+        if took > _LONG_S:
+            break
+        began = time.process_time()
+        for _ in range(times):
+            work()
+        least = min(least, (time.process_time() - began) / times)
+    return least
+
+
+def settle(worker: Worker) -> None:
+    """Count and publish until there is nothing left."""
+    while worker.tick():
+        pass
+
+
+def _store_cpu_s(store: redis.Redis | None) -> float:
+    if store is None:
+        return 0.0
+    found = store.info("cpu")
+    return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
+
+
+def memory_bytes(name: str = "VmRSS") -> float:
+    """The resident memory of this process; ``VmHWM`` for its peak. Where the system has no /proc, the peak for both."""
+    if not os.path.exists(_STATUS):
+        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    with open(_STATUS, encoding="ascii") as lines:
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+
+def _forget_peak() -> None:
+    """The peak of memory counts from now (Linux; elsewhere there is none)."""
+    if os.path.exists("/proc/self/clear_refs"):
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
+            control.write("5")
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The headers that present a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+def read(client: FlaskClient, path: str) -> bytes:
+    """A page or a document for an operator.
+
+    Raises:
+        RuntimeError: the answer is none.
+    """
+    answer = client.get(path, headers=bearer(OPERATOR_KEY))
+    if answer.status_code != 200:
+        raise RuntimeError(f"{path}: {answer.status}")
+    return answer.data
+
+
+def rested_read(client: FlaskClient, path: str) -> float:
+    """Processor seconds of a page of the dashboard whose readings have to be read anew; templates are compiled."""
+    began = time.perf_counter()
+    read(client, path)
+    time.sleep(max(2.0, _REST * (time.perf_counter() - began)))
+    return cost(lambda: read(client, path)).own_s
+
+
+def sign_in(client: FlaskClient) -> None:
+    """Open the dashboard: the pages are for browsers, which have a session."""
+    client.get("/login", query_string={"token": OPERATOR_KEY})

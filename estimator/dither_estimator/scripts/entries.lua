@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- Entries of a partition after its checkpoint, oldest first. In three texts, since a reply of many small parts costs the
+-- reader more than everything else that it does with an entry.
+--
+-- KEYS[1]  dither:{tag}:stream   stream   accepted batches, in arrival order, field b
+--
+-- ARGV[1]  first id to read, '-' for the beginning   ARGV[2]  most entries
+-- ARGV[3]  most bytes of payloads; the entry that goes beyond is the last one
+--
+-- Returns the ids and the sizes of the payloads, each with spaces between them, and the payloads one after the other.
+
+local AT_ONCE = 16  -- a payload may have a few MiB
+
+local ids, sizes, payloads = {}, {}, {}
+local start, left, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+while left > 0 and bytes >= 0 do
+  local most = math.min(left, AT_ONCE)
+  local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', most)
+  for _, entry in ipairs(page) do
+    local payload = ''
+    for at = 1, #entry[2], 2 do
+      if entry[2][at] == 'b' then payload = entry[2][at + 1] end
+    end
+    local place = #ids + 1
+    ids[place], sizes[place], payloads[place] = entry[1], #payload, payload
+    bytes = bytes - #payload
+    if bytes < 0 then break end
+  end
+  if #page < most then break end
+  start, left = '(' .. ids[#ids], left - most
+end
+return {table.concat(ids, ' '), table.concat(sizes, ' '), table.concat(payloads)}

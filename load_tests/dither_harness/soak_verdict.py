@@ -1,0 +1,216 @@
+"""What a soak found: each process judged, and everything as one document. Pure.
+
+The store must remember the id of each batch until its date is over, so its memory grows with the requests by design
+(section 11). It is judged by its resident memory less what it says these ids take; the raw figure stands beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from dither_cli.simulate_run import Result
+from dither_cli.simulate_series import latency_document
+from dither_fleet.flatness import Flatness, Series, flatness
+from dither_fleet.latencies import Latencies
+from dither_fleet.usage import Usage
+from dither_harness.service_process import STORE
+from dither_harness.service_watch import Sample, replaced, resident, without_ids
+
+WARM_UP: Final = 0.2
+"""Part of the run that is not judged: 3 minutes of 15."""
+
+STORE_LESS_IDS: Final = "store less ids"
+
+_MOST_MORE_DESCRIPTORS: Final = 3
+_OTHERS: Final = 0.05
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the operator got.
+
+    Attributes:
+        answers: by status; 0 for none.
+        wrong: answers that were not 200, by address and status.
+        latencies: of all of them.
+    """
+
+    answers: dict[int, int]
+    wrong: dict[str, int]
+    latencies: Latencies
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """Everything that a soak saw.
+
+    Attributes:
+        result: of the load, with its verdict.
+        samples: of the service, in order.
+        begins: monotonic seconds of the run's beginning.
+        seconds: planned length.
+        looked: what the operator got.
+        exit_codes: of the service, each time that it was stopped.
+    """
+
+    result: Result
+    samples: Sequence[Sample]
+    begins: float
+    seconds: float
+    looked: Looked
+    exit_codes: Sequence[int]
+
+    @property
+    def warm_up_s(self) -> float:
+        """From here on memory must be flat, seconds of the run."""
+        return WARM_UP * self.seconds
+
+    @property
+    def during(self) -> list[Sample]:
+        """Samples of the run, the warm-up among them, but what came after the last device."""
+        return [each for each in self.samples if 0 <= each.at - self.begins <= self.seconds]
+
+    @property
+    def judged(self) -> list[Sample]:
+        """Samples after the warm-up."""
+        return [each for each in self.during if each.at - self.begins >= self.warm_up_s]
+
+    def flatness(self, series: Series) -> Flatness | None:
+        """A series over the judged part of the run."""
+        return flatness(series, self.warm_up_s, self.seconds)
+
+
+def problems(soaked: Soaked) -> list[str]:
+    """Sentences about what must not be; empty where the soak passed."""
+    found = list(soaked.result.verdict.problems)
+    found += replaced(soaked.during)
+    found += _growths(soaked)
+    found += _descriptors(soaked)
+    found += [f"the operator got {what} ({times} times)" for what, times in soaked.looked.wrong.items()]
+    found += [f"dither serve ended with exit code {code}" for code in soaked.exit_codes if code != 0]
+    missing = sum(each.store is None for each in soaked.samples)
+    if missing:
+        found.append(f"the store did not answer {missing} times")
+    tally, plan = soaked.result.tally, soaked.result.plan
+    if tally.devices < plan.devices:
+        found.append(f"{plan.devices - tally.devices} devices did not come in time")
+    return found
+
+
+def _growths(soaked: Soaked) -> Iterator[str]:
+    for role, series in _series(soaked):
+        held = soaked.flatness(series)
+        if role == STORE:
+            continue  # judged less its ids
+        if held is None:
+            yield f"{role}: too few samples to say whether its memory is flat"
+        elif not held.flat:
+            yield f"{role}: memory grew by {held.growth:.1%} after the warm-up"
+
+
+def _series(soaked: Soaked) -> Iterator[tuple[str, Series]]:
+    during = soaked.during
+    for role in _roles(during):
+        yield role, resident(during, role, soaked.begins)
+    yield STORE_LESS_IDS, without_ids(during, soaked.begins)
+
+
+def _roles(samples: Sequence[Sample]) -> list[str]:
+    return list(dict.fromkeys(role for each in samples for role in each.usages))
+
+
+def _descriptors(soaked: Soaked) -> Iterator[str]:
+    for role in _roles(soaked.during):
+        series = [
+            (each.at - soaked.begins, float(each.usages[role].descriptors))
+            for each in soaked.during
+            if role in each.usages
+        ]
+        held = soaked.flatness(series)
+        if held is not None and held.last > held.first * (1 + _OTHERS) + _MOST_MORE_DESCRIPTORS:
+            yield f"{role}: open descriptors grew from {held.first:g} to {held.last:g}"
+
+
+def processes(soaked: Soaked) -> list[dict[str, Any]]:
+    """A row for each process, and one for the store less its ids. Sizes in MiB."""
+    rows = []
+    for role, series in _series(soaked):
+        held = soaked.flatness(series)
+        row: dict[str, Any] = {"process": role}
+        if held is not None:
+            row |= {
+                "first_mib": round(held.first / MIB, 2),
+                "last_mib": round(held.last / MIB, 2),
+                "growth": round(held.growth, 4),
+                "mib_per_hour": round(held.per_hour / MIB, 2),
+                "flat": held.flat,
+            }
+        usages = [each.usages[role] for each in soaked.judged if role in each.usages]
+        rows.append(row | (_usage_row(usages, soaked) if usages else {}))
+    return rows
+
+
+def _usage_row(usages: Sequence[Usage], soaked: Soaked) -> dict[str, Any]:
+    span_s = soaked.judged[-1].at - soaked.judged[0].at
+    return {
+        "peak_mib": round(max(each.rss_bytes for each in usages) / MIB, 2),
+        "pss_mib": round(median(each.pss_bytes for each in usages) / MIB, 2),
+        "uss_mib": round(median(each.uss_bytes for each in usages) / MIB, 2),
+        "descriptors": [min(each.descriptors for each in usages), max(each.descriptors for each in usages)],
+        "threads": [min(each.threads for each in usages), max(each.threads for each in usages)],
+        "cpu": round((usages[-1].cpu_s - usages[0].cpu_s) / span_s, 3) if span_s else None,
+    }
+
+
+def store_document(soaked: Soaked) -> dict[str, Any]:
+    """What the store held at the end of the warm-up and at the end of the run."""
+    states = [each.store for each in soaked.judged if each.store is not None]
+    if not states:
+        return {}
+    names = ("used_bytes", "ids", "ids_bytes", "backlog_bytes", "keys", "log_bytes")
+    ends = {name: [getattr(states[0], name), getattr(states[-1], name)] for name in names}
+    first, last = states[0], states[-1]
+    less = [each.used_bytes - each.ids_bytes for each in (first, last)]
+    return ends | {
+        "used_less_ids_bytes": less,
+        "bytes_per_id": round(last.ids_bytes / last.ids, 1) if last.ids else None,
+        "most_backlog_bytes": max(each.backlog_bytes for each in states),
+    }
+
+
+def rows(soaked: Soaked) -> list[dict[str, Any]]:
+    """The run over time: a row for each sample, with the load since the sample before it."""
+    found: list[dict[str, Any]] = []
+    before_s = 0.0
+    for each in soaked.during:
+        at_s = each.at - soaked.begins
+        found.append(row_of(each, soaked.result.tally, before_s, at_s))
+        before_s = at_s
+    return found
+
+
+def row_of(sample: Sample, tally: Any, before_s: float, at_s: float) -> dict[str, Any]:
+    """One row: seconds, requests per second, milliseconds, MiB, bytes."""
+    seconds = range(int(before_s), max(int(before_s) + 1, int(at_s)))
+    tries = {
+        word: sum(tally.tries[second, word] for second in seconds) / len(seconds)
+        for word in ("accepted", "duplicate", "refused", "retry")
+    }
+    times = latency_document(tally.latencies, seconds)
+    store = sample.store
+    return {
+        "at_s": round(at_s, 1),
+        "requests_per_s": round(sum(tries.values()), 1),
+        "retries_per_s": round(tries["retry"], 2),
+        "p50_ms": None if times["p50"] is None else round(1000 * times["p50"], 1),
+        "p99_ms": None if times["p99"] is None else round(1000 * times["p99"], 1),
+        "rss_mib": {role: round(usage.rss_bytes / MIB, 2) for role, usage in sample.usages.items()},
+        "descriptors": {role: usage.descriptors for role, usage in sample.usages.items()},
+        "store_used_mib": None if store is None else round(store.used_bytes / MIB, 2),
+        "ids": None if store is None else store.ids,
+        "ids_mib": None if store is None else round(store.ids_bytes / MIB, 2),
+        "keys": None if store is None else store.keys,
+        "backlog_bytes": None if store is None else store.backlog_bytes,
+    }
