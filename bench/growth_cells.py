@@ -1,6 +1,5 @@
 """Growth with the number of cells, of closed windows, and of the combinations of dimensions within one window."""
 
-import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -10,9 +9,22 @@ import numpy as np
 from dither_estimator.cells import pack
 from dither_estimator.published import Draft, Place, Published
 from dither_estimator.store import Store as WorkerStore
+from dither_estimator.worker import Worker
 from dither_protocol.registry import registry_from_document
 from dither_protocol.storage import estimate_field
-from growth_parts import Cost, Ground, Point, cost, cost_each, ground, read, rested_read, settle, sign_in
+from growth_parts import (
+    Ground,
+    Point,
+    check_settled,
+    cost,
+    cost_each,
+    count_all,
+    ground,
+    read,
+    rested_read,
+    settle,
+    sign_in,
+)
 from own_store import used_bytes
 
 SIZES: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -54,28 +66,31 @@ def measure(cells: int) -> Iterator[Point]:
         empty = used_bytes(store.redis)
         _admit(store, names)
         with store.worker() as worker:
-            counting = cost(lambda: _count(worker), store.redis)
-            yield Point("cells/commit", cells, counting.own_s + counting.store_s)
+            yield Point("cells/commit", cells, cost(lambda: count_all(worker), store.redis).both_s)
             yield Point("cells/store-counters", cells, used_bytes(store.redis) - empty)
-            yield Point("cells/publish-all", cells, _both(cost(lambda: settle(worker), store.redis)))
-            yield Point("cells/store-memory", cells, used_bytes(store.redis) - empty)
-            yield from _few(store, worker, cells, names[-_CHANGED:])
+            yield Point("cells/publish-all", cells, cost(lambda: settle(worker), store.redis).both_s)
+        check_settled(store)
+        yield Point("cells/store-memory", cells, used_bytes(store.redis) - empty)
         restarting = cost(lambda: _restart(store), store.redis, repeats=2)
-        yield Point("cells/restart", cells, _both(restarting))
+        yield Point("cells/restart", cells, restarting.both_s)
         yield Point("cells/worker-memory", cells, restarting.peak_bytes)
+        with store.worker() as worker:
+            settle(worker)
+            yield from _few(store, worker, cells, names[-_CHANGED:])
         yield from _looks(store, cells)
 
 
-def _few(store: Ground, worker: Any, cells: int, changed: Sequence[str]) -> Iterator[Point]:
+def _few(store: Ground, worker: Worker, cells: int, changed: Sequence[str]) -> Iterator[Point]:
     """What ten changed cells cost, and nothing at all."""
     counted, published = [], []
-    for _ in range(4):
+    for _ in range(5):
         _admit(store, changed)
-        counted.append(_both(cost(lambda: _count(worker), store.redis)))
-        published.append(_both(cost(lambda: settle(worker), store.redis)))
+        counted.append(cost(lambda: count_all(worker), store.redis).both_s)
+        published.append(cost(lambda: settle(worker), store.redis).both_s)
+        check_settled(store)
     yield Point("cells/count-few", cells, min(counted))
     yield Point("cells/publish-few", cells, min(published))
-    yield Point("cells/idle-round", cells, _both(cost(lambda: settle(worker), store.redis, repeats=5)))
+    yield Point("cells/idle-round", cells, cost(lambda: settle(worker), store.redis, repeats=5).both_s)
 
 
 def _looks(store: Ground, cells: int) -> Iterator[Point]:
@@ -102,7 +117,8 @@ def measure_windows(windows: int) -> Iterator[Point]:
         with store.worker() as worker:
             for label in labels[windows : windows + 4]:
                 _admit(store, [f"m:1:{label}:place=p0"])
-                closing.append(_both(cost(lambda: settle(worker), store.redis)))
+                closing.append(cost(lambda: settle(worker), store.redis).both_s)
+                check_settled(store)
         yield Point("windows/close", windows, min(closing[1:]))
 
 
@@ -116,8 +132,9 @@ def measure_combinations(combinations: int) -> Iterator[Point]:
         published = []
         for _ in range(4):
             _admit(store, names[-1:])
-            _count(worker)
-            published.append(_both(cost(lambda: settle(worker), store.redis)))
+            count_all(worker)
+            published.append(cost(lambda: settle(worker), store.redis).both_s)
+            check_settled(store)
         yield Point("combinations/publish-one", combinations, min(published))
 
 
@@ -144,20 +161,10 @@ def _hours(count: int) -> list[str]:
 
 def _admit(store: Ground, names: Sequence[str]) -> None:
     """One report about each cell."""
-    for start in range(0, len(names), _PER_BATCH):
-        store.admit([(name, [_REPORT]) for name in names[start : start + _PER_BATCH]])
-
-
-def _count(worker: Any) -> None:
-    while worker.count():
-        pass
+    starts = range(0, len(names), _PER_BATCH)
+    store.admit([(name, [_REPORT]) for name in names[start : start + _PER_BATCH]] for start in starts)
 
 
 def _restart(store: Ground) -> None:
     with store.worker() as worker:
         settle(worker)
-
-
-def _both(found: Cost) -> float:
-    """Processor seconds of worker and store together."""
-    return found.own_s + found.store_s

@@ -10,10 +10,11 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +24,9 @@ from flask.testing import FlaskClient
 from dither_estimator.store import Store as WorkerStore
 from dither_estimator.worker import Worker
 from dither_protocol.registry import Registry
-from dither_protocol.storage import encode_entry
+from dither_protocol.storage import PartitionKeys, encode_entry, partition_of, partition_tags
 from dither_server.admission import Admission
+from dither_server.admit_call import Outcome, admit_call
 from dither_server.app import create_app
 from dither_server.auth import key_hash
 from dither_server.settings import Settings
@@ -35,6 +37,9 @@ INGEST_KEY: Final = "ingest"
 OPERATOR_KEY: Final = "operator"
 UNTIL: Final = date(2100, 1, 4)
 _HIGH_WATER_BYTES: Final = 128 << 20
+_ADMIT: Final = files("dither_server").joinpath("scripts/admit.lua").read_bytes()
+_AT_ONCE: Final = 500
+_FOR_EVER_S: Final = 3_600.0
 _STATUS: Final = "/proc/self/status"
 _LONG_S: Final = 0.25
 """What takes so long is not repeated for the least: its noise is small beside it."""
@@ -63,6 +68,11 @@ class Cost(NamedTuple):
     store_s: float
     peak_bytes: float
 
+    @property
+    def both_s(self) -> float:
+        """Processor seconds here and in the store together."""
+        return self.own_s + self.store_s
+
 
 @dataclass(frozen=True)
 class Ground:
@@ -73,25 +83,30 @@ class Ground:
         redis: a client of it.
         settings: of a server.
         registry: that the server announced.
-        server: the server's view of the store.
     """
 
     url: str
     redis: redis.Redis
     settings: Settings
     registry: Registry
-    server: ServerStore
 
-    def admit(self, groups: Sequence[tuple[str, list[bytes]]]) -> None:
-        """Take a batch of packed reports about some cells, as the ingest route does after its checks."""
-        outcomes: dict[tuple[str, str], dict[str, int]] = {}
-        for cell, packed in groups:
-            metric, _, window, _ = cell.split(":", 3)
-            counts = outcomes.setdefault((metric, window), {"received": 0, "accepted": 0})
-            counts["received"] += len(packed)
-            counts["accepted"] += len(packed)
-        reports = sum(len(packed) for _, packed in groups)
-        self.server.admit(Admission(os.urandom(16), UNTIL, reports, (), encode_entry(groups), outcomes))
+    def admit(self, batches: Iterable[Sequence[tuple[str, list[bytes]]]]) -> None:
+        """Take batches of packed reports about some cells, as the ingest route does after its checks; many in one call.
+
+        Args:
+            batches: (name of a cell, packed reports about it) for each cell of a batch.
+        """
+        script = self.redis.script_load(_ADMIT)
+        keys = [PartitionKeys(tag) for tag in partition_tags(self.settings.partitions)]
+        with self.redis.pipeline(transaction=False) as pipe:
+            for place, groups in enumerate(batches):
+                admission = _admission(groups)
+                partition = partition_of(admission.batch_id, len(keys))
+                names, arguments = admit_call(keys[partition], admission, _HIGH_WATER_BYTES)
+                pipe.evalsha(script, len(names), *names, *arguments)
+                if place % _AT_ONCE == _AT_ONCE - 1:
+                    _all_new(pipe.execute())
+            _all_new(pipe.execute())
 
     def application(self) -> FlaskClient:
         """The server's application over this store, in this process, and somebody who asks it."""
@@ -112,7 +127,11 @@ class Ground:
 @contextmanager
 def ground(registry: Registry, document: dict[str, Any]) -> Iterator[Ground]:
     """A fresh store in which a server has announced a registry; ``document`` is the registry as JSON."""
-    with own_store(fsync="everysec") as url, tempfile.TemporaryDirectory() as name, redis.Redis.from_url(url) as client:
+    with (
+        own_store(fsync="everysec") as url,
+        tempfile.TemporaryDirectory() as name,
+        redis.Redis.from_url(url) as client,
+    ):
         folder = Path(name)
         (folder / "registry.toml").write_text(toml(document))
         keys = [
@@ -125,11 +144,9 @@ def ground(registry: Registry, document: dict[str, Any]) -> Iterator[Ground]:
             ack="memory", high_water_bytes=_HIGH_WATER_BYTES,
         )  # fmt: skip
         server = ServerStore(settings, registry)
-        server.catalogue()
-        try:
-            yield Ground(url, client, settings, registry, server)
-        finally:
-            server.close()
+        server.catalogue()  # announces
+        server.close()
+        yield Ground(url, client, settings, registry)
 
 
 def toml(value: dict[str, Any], path: tuple[str, ...] = ()) -> str:
@@ -177,10 +194,46 @@ def cost_each(work: Callable[[], object], repeats: int = 5, least_s: float = 0.0
     return least
 
 
-def settle(worker: Worker) -> None:
-    """Count and publish until there is nothing left."""
-    while worker.tick():
+def count_all(worker: Worker) -> None:
+    """Count until nothing waits."""
+    while worker.count():
         pass
+
+
+def settle(worker: Worker) -> None:
+    """Count, then publish, until there is nothing left."""
+    count_all(worker)
+    worker.may_publish()
+    while worker.publish(_FOR_EVER_S):
+        pass
+
+
+def check_settled(store: Ground) -> None:
+    """See that everything was counted and published: else a cost would be that of nothing.
+
+    Raises:
+        RuntimeError: it was not.
+    """
+    for tag in partition_tags(store.settings.partitions):
+        keys = PartitionKeys(tag)
+        if store.redis.xlen(keys.stream) or store.redis.hlen(keys.dirty):
+            raise RuntimeError("the worker has left something undone")
+
+
+def _admission(groups: Sequence[tuple[str, list[bytes]]]) -> Admission:
+    outcomes: dict[tuple[str, str], dict[str, int]] = {}
+    for cell, packed in groups:
+        metric, _, window, _ = cell.split(":", 3)
+        counts = outcomes.setdefault((metric, window), {"received": 0, "accepted": 0})
+        counts["received"] += len(packed)
+        counts["accepted"] += len(packed)
+    reports = sum(len(packed) for _, packed in groups)
+    return Admission(os.urandom(16), UNTIL, reports, (), encode_entry(groups), outcomes)
+
+
+def _all_new(outcomes: Sequence[int]) -> None:
+    if any(outcome != Outcome.NEW for outcome in outcomes):
+        raise RuntimeError("the store did not take a batch")
 
 
 def _store_cpu_s(store: redis.Redis | None) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from dither_estimator import count_packed, estimate
 from dither_fleet import randomize_many
 from dither_protocol.registry import registry_from_document
-from growth_parts import Ground, Point, cost, cost_each, ground
+from growth_parts import Ground, Point, cost, cost_each, count_all, ground
 from own_store import used_bytes
 
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -42,15 +42,10 @@ def measure(reports: int) -> Iterator[Point]:
     batches = [packed[start : start + _PER_BATCH] for start in range(0, len(packed), _PER_BATCH)]
     with ground(registry, _DOCUMENT) as store:
         empty = _bytes_besides_ids(store)
-        for place in range(reports // _PER_BATCH):
-            store.admit([(f"m:1:{_WINDOW}:", batches[place % len(batches)])])
+        cell = f"m:1:{_WINDOW}:"
+        store.admit([(cell, batches[place % len(batches)])] for place in range(reports // _PER_BATCH))
         with store.worker() as worker:
-
-            def count() -> None:
-                while worker.count():
-                    pass
-
-            took = cost(count, store.redis)
+            took = cost(lambda: count_all(worker), store.redis)
         yield Point("reports/worker", reports, took.own_s)
         yield Point("reports/worker-store", reports, took.store_s)
         yield Point("reports/worker-memory", reports, took.peak_bytes)
@@ -58,7 +53,9 @@ def measure(reports: int) -> Iterator[Point]:
         yield Point("reports/ids-memory", reports, _bytes_of_ids(store))
     counters, n = count_packed(oracle, b"".join(packed))
     many = counters * (reports / n)  # as they would be after so many
-    yield Point("reports/estimate", reports, cost_each(lambda: estimate(oracle, many.astype(np.int64), reports)))
+    yield Point(
+        "reports/estimate", reports, cost_each(lambda: estimate(oracle, many.astype(np.int64), reports))
+    )
 
 
 def _bytes_of_ids(store: Ground) -> float:

@@ -23,7 +23,7 @@ _SECONDS = 6
 _CONNECTIONS = 32
 _THREADS = 8
 _REPORTS = 10
-_KEY = "bench"
+KEY = "bench"
 
 _REGISTRY = """
 schema = 1
@@ -83,17 +83,20 @@ def _rows() -> Iterator[Row]:
                     rate = _rate(folder)
             yield Row(f"ingest, ack={ack}, {_REPORTS} reports a batch", rate, "1/s")
             target = 0.7 if ack == "fsync" else None
-            name = f"ingest over an empty route, ack={ack}"
-            yield Row(name, rate / empty, "", target, over=1.0, yardstick=ANY_MACHINE)
+            title = f"ingest over an empty route, ack={ack}"
+            yield Row(title, rate / empty, "", target, over=1.0, yardstick=ANY_MACHINE)
+
+
+def project_files(folder: Path) -> None:
+    """Write the registry and the file of keys of a small project."""
+    (folder / "registry.toml").write_text(_REGISTRY)
+    key = {"name": "bench", "role": "ingest", "sha256": key_hash(KEY)}
+    (folder / "keys.json").write_text(json.dumps({"keys": [key]}))
 
 
 def _files(folder: Path) -> dict[str, str]:
-    registry = parse_registry(_REGISTRY)
-    metric = registry.metrics["default_browser"]
-    (folder / "registry.toml").write_text(_REGISTRY)
-    key = {"name": "bench", "role": "ingest", "sha256": key_hash(_KEY)}
-    (folder / "keys.json").write_text(json.dumps({"keys": [key]}))
-    (folder / "load.lua").write_text(_script(metric.params_hash))
+    project_files(folder)
+    (folder / "load.lua").write_text(_script())
     return {
         "DITHER_REGISTRY": str(folder / "registry.toml"),
         "DITHER_KEYS_FILE": str(folder / "keys.json"),
@@ -104,14 +107,19 @@ def _files(folder: Path) -> dict[str, str]:
     }
 
 
-def _script(params: str) -> str:
+def batch_tail() -> str:
+    """A batch of ten reports as JSON, without its beginning, which has the id."""
     report = {
-        "metric": "default_browser", "version": 1, "params": params, "window": time.strftime("%Y-%m-%d", time.gmtime()),
-        "dimensions": {"os": "linux"}, "data": 3,
+        "metric": "default_browser", "version": 1,
+        "params": parse_registry(_REGISTRY).metrics["default_browser"].params_hash,
+        "window": time.strftime("%Y-%m-%d", time.gmtime()), "dimensions": {"os": "linux"}, "data": 3,
     }  # fmt: skip
     until = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 86_400))
-    tail = json.dumps({"until": until, "reports": [report] * _REPORTS}, separators=(",", ":"))[1:]
-    script = _WRK.replace("KEY", _KEY).replace("TAIL", tail)
+    return json.dumps({"until": until, "reports": [report] * _REPORTS}, separators=(",", ":"))[1:]
+
+
+def _script() -> str:
+    script = _WRK.replace("KEY", KEY).replace("TAIL", batch_tail())
     return script.replace("SEED", str(int.from_bytes(os.urandom(3))))
 
 

@@ -32,12 +32,26 @@ def page(document: Mapping[str, Any]) -> str:
         "metrics": "".join(_row(cells) for cells in _metric_rows(document)),
         "coverage": "".join(_row(cells) for cells in _coverage_rows(document)),
         "data": json.dumps(document).replace("<", "\\u003c"),
-        "plotly": _plotly_file().read_text("utf-8").replace("</script", "<\\/script"),
+        "plotly": plotly_script(),
     }
+    return filled(template, parts)
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """A page from its template, with a part in the place of each ``@@name@@``."""
     # In one pass: what is put in is not looked at again. Nothing in a script element may end it: "<" of the data is an
     # escape of JSON there, and plotly's script has the ending tag in strings at most.
     pieces = template.split("@@")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def plotly_script() -> str:
+    """The text of plotly's script, fit to stand in a script element.
+
+    Raises:
+        FileNotFoundError: the package is not installed with its script.
+    """
+    return _plotly_file().read_text("utf-8").replace("</script", "<\\/script")
 
 
 def _plotly_file() -> Path:

@@ -16,7 +16,7 @@ from dither_fleet.faults import Faults
 from dither_fleet.lean_transport import LeanTransport
 from dither_fleet.load_run import LoadRun, orders
 from dither_fleet.making import Fleetwide, OldVersion
-from dither_fleet.profiles import Schedule
+from dither_fleet.profiles import CROWD_TIMES, Schedule
 from dither_fleet.server_view import Snapshot, read_books, read_published, sent_places
 from dither_fleet.tally import Tally
 from dither_fleet.truth import truths_of
@@ -49,6 +49,7 @@ class Plan:
         connections: requests that may be under way.
         time_limit_s: no more devices come after that.
         together: how many devices share a batch; 1 as real ones.
+        crowd_times: of the profile flash-crowd: so many times the rate before and after it.
     """
 
     devices: int
@@ -61,11 +62,12 @@ class Plan:
     connections: int
     time_limit_s: float
     together: int = 1
+    crowd_times: float = CROWD_TIMES
 
     @property
     def schedule(self) -> Schedule:
         """When the devices come."""
-        return Schedule(self.profile, self.devices * self.days, self.rate)
+        return Schedule(self.profile, self.devices * self.days, self.rate, self.crowd_times)
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from dither_client.client import Client
     from dither_client.default import flush, init, record, shutdown
     from dither_client.errors import BudgetExhaustedError, NotConsentedError, StateError, StrictError
-    from dither_client.ledger import MetricSpending, PrivacyLedger
     from dither_client.paths import default_state_dir
     from dither_client.results import FlushResult, Pending, RecordResult, RecordStatus
     from dither_client.sampling import randomize
+    from dither_client.spending import MetricSpending, PrivacyLedger
 
 _HOMES = {
     "dither_client.client": ("Client",),
     "dither_client.default": ("flush", "init", "record", "shutdown"),
     "dither_client.errors": ("BudgetExhaustedError", "NotConsentedError", "StateError", "StrictError"),
-    "dither_client.ledger": ("MetricSpending", "PrivacyLedger"),
     "dither_client.paths": ("default_state_dir",),
     "dither_client.results": ("FlushResult", "Pending", "RecordResult", "RecordStatus"),
     "dither_client.sampling": ("randomize",),
+    "dither_client.spending": ("MetricSpending", "PrivacyLedger"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

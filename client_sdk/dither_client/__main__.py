@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dither_client import consent, ledger, outbox
+from dither_client import consent, ledger, outbox, spending
 from dither_client.errors import StateError
 from dither_client.explain import explain
 from dither_client.paths import default_state_dir
@@ -95,7 +95,7 @@ def _ledger(state: State, _: argparse.Namespace) -> int:
     with state.transaction() as connection:
         registry = in_use(connection)
         limits = ledger.limits_of(registry.privacy if registry else None, None, None)
-        summary = ledger.summary(connection, datetime.now(UTC).date(), limits, registry)
+        summary = spending.summary(connection, datetime.now(UTC).date(), limits, registry)
     print(f"today     epsilon {summary.spent_today:g}{_left(summary.left_today)}")
     print(f"for life  epsilon {summary.spent_lifetime:g}{_left(summary.left_lifetime)}")
     for each in summary.filters:

@@ -1,7 +1,7 @@
 """What one answer needs to know of the state, in one read; what it adds to the sums, in one write.
 
-An app waits for `Client.record`, and each statement of SQL costs it some microseconds. So the person's decision, what was
-spent on the day and for life, and how full the queue is come together.
+An app waits for `Client.record`, and each statement of SQL costs it some microseconds. So the person's decision, what
+was spent on the day and for life, and how full the queue is come together.
 
 Days do not run backwards: what is recorded after the clock was set back is booked on the latest day that the ledger has
 seen, so that no day's limit is refilled.
@@ -25,6 +25,8 @@ MAX_SET_BACK: Final = timedelta(days=40)
 that was wrong then; if it counted, the device would answer nothing more until it is reached. The limit for life
 knows no days."""
 
+_LAST_DAY: Final = date.max - MAX_SET_BACK  # a clock may say anything
+
 
 class Balance(NamedTuple):
     """The state as it is before an answer. Amounts are in nano-epsilon.
@@ -46,27 +48,28 @@ class Balance(NamedTuple):
     spent_on_it: int
 
 
-_LATEST: Final = "FROM totals WHERE scope >= ?1 AND scope <= ?2 ORDER BY scope DESC LIMIT 1"
-_READ: Final = f"""
-SELECT (SELECT value FROM notes WHERE name = '{CONSENT}'),
-    (SELECT amount FROM totals WHERE scope = '{LIFETIME}'),
-    (SELECT amount FROM totals WHERE scope = '{QUEUED_REPORTS}'),
-    (SELECT amount FROM totals WHERE scope = '{QUEUED_BYTES}'),
-    (SELECT scope {_LATEST}), (SELECT amount {_LATEST})
+_READ: Final = """
+SELECT (SELECT value FROM notes WHERE name = ?3),
+    (SELECT amount FROM totals WHERE scope = ?4),
+    (SELECT amount FROM totals WHERE scope = ?5),
+    (SELECT amount FROM totals WHERE scope = ?6),
+    (SELECT scope FROM totals WHERE scope >= ?1 AND scope <= ?2 ORDER BY scope DESC LIMIT 1),
+    (SELECT amount FROM totals WHERE scope >= ?1 AND scope <= ?2 ORDER BY scope DESC LIMIT 1)
 """
 
 
 def read_balance(connection: sqlite3.Connection, today: date) -> Balance:
     """The balance on a UTC date, inside a transaction."""
-    days = _days(today)
-    consent, for_life, reports, size, day, spent = connection.execute(_READ, days).fetchone()
-    return Balance(consent, for_life or 0, reports or 0, size or 0, day or days[0], spent or 0)
+    names = _names(today)
+    consent, for_life, reports, size, day, spent = connection.execute(_READ, names).fetchone()
+    return Balance(consent, for_life or 0, reports or 0, size or 0, day or names[0], spent or 0)
 
 
 @lru_cache(maxsize=4)
-def _days(today: date) -> tuple[str, str]:
-    """A day, and the latest that counts as its own, as ISO text."""
-    return today.isoformat(), (today + MAX_SET_BACK).isoformat()
+def _names(today: date) -> tuple[str, ...]:
+    """A day, the latest that counts as its own, both as ISO text, and the names of all else that is read."""
+    latest = min(today, _LAST_DAY) + MAX_SET_BACK
+    return today.isoformat(), latest.isoformat(), CONSENT, LIFETIME, QUEUED_REPORTS, QUEUED_BYTES
 
 
 def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> None:
@@ -76,10 +79,12 @@ def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> Non
 
 @lru_cache(maxsize=8)
 def _addition(count: int) -> str:
-    rows = ", ".join(["(?, ?)"] * count)
-    return (
-        f"INSERT INTO totals VALUES {rows} ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount"
-    )
+    return _ADD_ONE.replace("(?, ?)", ", ".join(["(?, ?)"] * count))
+
+
+_ADD_ONE: Final = (
+    "INSERT INTO totals VALUES (?, ?) ON CONFLICT (scope) DO UPDATE SET amount = amount + excluded.amount"
+)
 
 
 def read_total(connection: sqlite3.Connection, scope: str) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from dither_client import ledger, lifecycle, outbox, settings
+from dither_client import lifecycle, outbox, settings
 from dither_client.consent import Consent, standing
 from dither_client.errors import (
     BudgetExhaustedError,
@@ -19,8 +19,6 @@ from dither_client.errors import (
     StateBrokenError,
     StateError,
 )
-from dither_client.explain import explain
-from dither_client.ledger import PrivacyLedger
 from dither_client.log import logger
 from dither_client.owners import Owner
 from dither_client.recording import NO_VALUE, AppLimits, NoValue, Recorder
@@ -33,6 +31,9 @@ from dither_client.transport import HttpTransport, Transport, check_endpoint
 from dither_client.warner import Warner
 from dither_protocol.errors import UnknownMetricError
 from dither_protocol.registry import Registry
+
+if TYPE_CHECKING:
+    from dither_client.spending import PrivacyLedger
 
 _THREAD_END_S: Final = 0.05
 
@@ -329,15 +330,17 @@ class Client:
         """How many reports of this process are on the device and not delivered yet."""
         return 0 if self._off() else self._sender.pending_reports()
 
-    def privacy_ledger(self) -> PrivacyLedger:
+    def privacy_ledger(self) -> "PrivacyLedger":
         """What this device has spent, per metric, window, day and life, and what is left.
 
         Raises:
             StateError: the state cannot be read now.
         """
+        from dither_client import spending  # noqa: PLC0415  nobody looks at the ledger at the start
+
         today, registry = self._clock().astimezone(UTC).date(), self._source.current
         with self._state.transaction() as connection:
-            return ledger.summary(connection, today, self._recorder.limits(registry), registry)
+            return spending.summary(connection, today, self._recorder.limits(registry), registry)
 
     def explain(self, metric: str) -> str:
         """One metric in plain words: what is asked, how often the answer is a lie, what can be learnt.
@@ -345,6 +348,8 @@ class Client:
         Raises:
             UnknownMetricError: there is no registry yet, or no metric of this name in it.
         """
+        from dither_client.explain import explain  # noqa: PLC0415  not at the start
+
         registry = self._source.current
         if registry is None:
             raise UnknownMetricError("there is no registry yet")

@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from dither_client.balance import CONSENT
 from dither_client.errors import StateBusyError
 from dither_client.outbox import erase
 from dither_client.state import State, read_note, write_note
 
-_NOTE: Final = "consent"
 PATIENCE_S: Final = 5.0
 
 
@@ -38,13 +38,16 @@ def standing(enabled: bool | None, consent: bool | None, environ: Mapping[str, s
 
 def given(connection: sqlite3.Connection, default: bool) -> bool:
     """Whether the person agrees: what they decided last, else ``default``."""
-    decided = read_note(connection, _NOTE)
+    return _agrees(read_note(connection, CONSENT), default)
+
+
+def _agrees(decided: str | None, default: bool) -> bool:
     return default if decided is None else decided == "yes"
 
 
 def decided(connection: sqlite3.Connection) -> bool | None:
     """What the person decided; None where they have not."""
-    note = read_note(connection, _NOTE)
+    note = read_note(connection, CONSENT)
     return None if note is None else note == "yes"
 
 
@@ -54,7 +57,7 @@ def decide(connection: sqlite3.Connection, agrees: bool) -> int:
     Returns:
         How many reports were erased.
     """
-    write_note(connection, _NOTE, "yes" if agrees else "no")
+    write_note(connection, CONSENT, "yes" if agrees else "no")
     if agrees:
         return 0
     from dither_client import memo  # noqa: PLC0415  not needed at the start
@@ -109,9 +112,9 @@ class Consent:
         """Whether the SDK is switched on at all."""
         return self._standing.enabled
 
-    def given(self, connection: sqlite3.Connection) -> bool:
-        """Whether the person agrees, in the caller's transaction."""
-        return not self._withdrawn and given(connection, self._standing.consent)
+    def given(self, decided: str | None) -> bool:
+        """Whether the person agrees, by the note of their decision as it is in the caller's transaction."""
+        return not self._withdrawn and _agrees(decided, self._standing.consent)
 
     def may_send(self) -> bool:
         """Whether something may leave the device.

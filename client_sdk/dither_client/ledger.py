@@ -98,9 +98,7 @@ def limits_of(
     )
 
 
-def charge(
-    connection: sqlite3.Connection, item: Charge, balance: Balance, limits: Limits
-) -> RecordStatus:
+def charge(connection: sqlite3.Connection, item: Charge, balance: Balance, limits: Limits) -> RecordStatus:
     """Enter one report into the ledger, inside the caller's transaction, unless a plain limit forbids it.
 
     Args:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from dither_client.state import add_to_total
+from dither_client.balance import add_to_totals
 from dither_protocol.accounting.loss import MAX_LOSS, PrivacyLoss, worst_probability
 from dither_protocol.accounting.renyi import ORDERS, RenyiFilter, renyi_costs
 from dither_protocol.mechanisms import Mechanism
@@ -102,7 +102,7 @@ def _count_the_rest(connection: sqlite3.Connection, counted: Mapping[Kind, int])
     for nano, count in rows:
         missing = count - sum(times for kind, times in counted.items() if kind.nano_epsilon == nano)
         if missing > 0:
-            add_to_total(connection, kind_scope(nano, ()), missing)
+            add_to_totals(connection, (kind_scope(nano, ()), missing))
 
 
 def _kind_of(scope: str) -> Kind:

@@ -13,22 +13,19 @@ from datetime import date
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from dither_client.state import add_to_total, add_to_totals, read_total
+from dither_client.balance import QUEUED_BYTES, QUEUED_REPORTS, Balance, add_to_totals, read_total
 from dither_protocol.mechanisms import Data
 from dither_protocol.registry.metric import Dimensions, Metric
 from dither_protocol.windows import Window, batch_until
 from dither_protocol.wire import (
     MAX_BODY_BYTES,
     MAX_REPORTS,
-    Report,
     encode_batch,
-    encode_report,
+    encode_fields,
     new_batch_id,
     split_batch,
 )
 
-QUEUED_REPORTS: Final = "queued reports"
-QUEUED_BYTES: Final = "queued bytes"
 FAR_AHEAD_S: Final = 2 * 3600.0
 
 _HEAD_ROOM_BYTES = 200  # the batch's own keys, and a little
@@ -57,21 +54,28 @@ class Batch(NamedTuple):
 
 def encode_answer(metric: Metric, window: Window, dimensions: Dimensions, data: Data, params: str) -> str:
     """One randomised answer as the JSON text that will stand in a batch."""
-    report = Report(metric.name, metric.version, params, window.label, dict(dimensions), data)
-    return encode_report(report)
+    return encode_fields(metric.name, metric.version, params, window.label, dimensions=dimensions, data=data)
 
 
 class OpenReport(NamedTuple):
-    """A report before it is sealed."""
+    """A report before it is sealed.
+
+    Attributes:
+        owner: token of the sender that delivers it.
+        due_at: when, seconds since the epoch.
+        period: of its metric.
+        last_date: ISO text of the last UTC date on which it is accepted; None for `once`.
+        body: its JSON text.
+    """
 
     owner: str
     due_at: float
     period: str
-    last_date: date | None
+    last_date: str | None
     body: str
 
 
-def _cost(report: str) -> int:
+def size_of(report: str) -> int:
     """What a report counts for in the limit of bytes: the same whatever its datum, which stands last in it.
 
     With the true length, a nearly full queue would take a short datum and refuse a long one (invariant P9).
@@ -80,29 +84,28 @@ def _cost(report: str) -> int:
     return len(head) + max(len(data), _DATA_BYTES)
 
 
-def add(connection: sqlite3.Connection, report: OpenReport, max_reports: int, max_bytes: int) -> bool:
-    """Queue one encoded report inside the caller's transaction.
+def sums(size: int) -> tuple[tuple[str, int], tuple[str, int]]:
+    """What a report of this `size_of` adds to the sums of the queue."""
+    return (QUEUED_REPORTS, 1), (QUEUED_BYTES, size)
+
+
+def has_room(balance: Balance, size: int, max_reports: int, max_bytes: int) -> bool:
+    """Whether the queue takes one report more.
 
     Args:
-        connection: inside the transaction of the report's charge.
-        report: what to queue.
+        balance: before the report.
+        size: `size_of` the report.
         max_reports: how many reports the whole queue may hold.
         max_bytes: how many bytes of reports the whole queue may hold.
-
-    Returns:
-        False where the queue is full; the caller must roll back then.
     """
-    add_to_totals(connection, (QUEUED_REPORTS, 1), (QUEUED_BYTES, _cost(report.body)))
-    if read_total(connection, QUEUED_REPORTS) > max_reports:
-        return False
-    if read_total(connection, QUEUED_BYTES) > max_bytes:
-        return False
-    last_date = report.last_date.isoformat() if report.last_date else None
+    return balance.queued_reports < max_reports and balance.queued_bytes + size <= max_bytes
+
+
+def add(connection: sqlite3.Connection, report: OpenReport) -> None:
+    """Queue one report, inside the transaction of its charge and of its `sums`."""
     connection.execute(
-        "INSERT INTO open_reports (owner, due_at, period, last_date, body) VALUES (?, ?, ?, ?, ?)",
-        (report.owner, report.due_at, report.period, last_date, report.body),
+        "INSERT INTO open_reports (owner, due_at, period, last_date, body) VALUES (?, ?, ?, ?, ?)", report
     )
-    return True
 
 
 _Row = tuple[int, str | None, str]  # id, last date, body
@@ -194,9 +197,8 @@ def remove(connection: sqlite3.Connection, batch: Batch) -> None:
     """Forget a batch that was delivered or given up."""
     gone = connection.execute("DELETE FROM batches WHERE batch_id = ?", (batch.batch_id,))
     if gone.rowcount:
-        add_to_total(connection, QUEUED_REPORTS, -batch.reports)
-        reports = split_batch(batch.body)
-        add_to_total(connection, QUEUED_BYTES, -sum(map(_cost, reports)))
+        size = sum(map(size_of, split_batch(batch.body)))
+        add_to_totals(connection, (QUEUED_REPORTS, -batch.reports), (QUEUED_BYTES, -size))
 
 
 def split(connection: sqlite3.Connection, owner: str, batch: Batch) -> bool:

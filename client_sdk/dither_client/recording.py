@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from dither_client import ledger, outbox
+from dither_client.balance import Balance, add_to_totals, read_balance
 from dither_client.consent import Consent
 from dither_client.errors import RefusedError
 from dither_client.ledger import Charge, Limits
@@ -97,7 +98,8 @@ class Recorder:
         """
         now = self._clock()
         with self._state.transaction() as connection:
-            if not self._consent.given(connection):
+            balance = read_balance(connection, now.astimezone(UTC).date())
+            if not self._consent.given(balance.consent):
                 raise RefusedError(RecordStatus.NOT_CONSENTED)
             metric = registry.metric(name)
             index = _index(metric, value)
@@ -112,34 +114,30 @@ class Recorder:
                 asked = self._asked(group, now)
                 if not _drawn(connection, metric, (group, asked), window, now):
                     return RecordStatus.NOT_DRAWN
-            self._charge(connection, registry, asked, (metric, window, canonical), now)
-            report = outbox.OpenReport(
-                owner=owner,
-                due_at=due_at,
-                period=metric.period,
-                last_date=last_accepted_date(window, metric.late_days),
-                body=self._encode(metric, window, canonical, self._randomized(connection, metric, index)),
-            )
-            if not outbox.add(connection, report, self._app.queue_reports, self._app.queue_bytes):
-                raise RefusedError(RecordStatus.DROPPED, "queue_full")
+            cost, limits = self._cost(connection, asked), self.limits(registry)
+            item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
+            status = ledger.charge(connection, item, balance, limits)
+            if status is not RecordStatus.QUEUED:
+                raise RefusedError(status)
+            body = self._encode(metric, window, canonical, self._randomized(connection, metric, index))
+            size = outbox.size_of(body)
+            kind = _kind(asked, cost) if limits.filters and cost else None
+            add_to_totals(connection, *ledger.sums(item, balance, kind), *outbox.sums(size))
+            self._check_sums(connection, balance, limits, (cost, size))
+            last = last_accepted_date(window, metric.late_days)
+            last_date = last.isoformat() if last else None
+            outbox.add(connection, outbox.OpenReport(owner, due_at, metric.period, last_date, body))
         return RecordStatus.QUEUED
 
-    def _charge(
-        self,
-        connection: sqlite3.Connection,
-        registry: Registry,
-        asked: Sequence[Metric],
-        report: tuple[Metric, Window, Dimensions],
-        now: datetime,
+    def _check_sums(
+        self, connection: sqlite3.Connection, balance: Balance, limits: Limits, added: tuple[int, int]
     ) -> None:
-        """Book one report, or refuse it; it costs what the dearest of ``asked`` does."""
-        metric, window, canonical = report
-        cost, limits = self._cost(connection, asked), self.limits(registry)
-        item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
-        kind = _kind(asked, cost) if limits.filters and cost else None
-        status = ledger.charge(connection, item, now.astimezone(UTC).date(), limits, kind)
-        if status is not RecordStatus.QUEUED:
-            raise RefusedError(status)
+        """Refuse a report that is too much for a filter or for the queue; its cost and size are in the sums already."""
+        cost, size = added
+        if not ledger.filters_allow(connection, limits, balance.for_life + cost):
+            raise RefusedError(RecordStatus.BUDGET_EXHAUSTED)
+        if not outbox.has_room(balance, size, self._app.queue_reports, self._app.queue_bytes):
+            raise RefusedError(RecordStatus.DROPPED, "queue_full")
 
     def limits(self, registry: Registry | None) -> Limits:
         """The stricter of the registry's limits and the app's own."""

@@ -129,8 +129,10 @@ class State:
                 raise StateForkedError("the process was forked inside a transaction")
             if self.persistent:
                 _on_disk.add(self)  # before it is opened: a signal handler may fork in the middle of that
-            with _translated():
+            try:
                 connection = self._open()
+            except (sqlite3.Error, OSError) as error:
+                raise _own_error(error) from None
             if _tainted and self.persistent:
                 _INHERITED.append(connection)
                 raise StateForkedError("the process was forked while it opened the state")
@@ -197,33 +199,33 @@ class State:
             try:
                 connection = self._connected()
                 self._inside = me  # which it forgets in a process that has just been forked
-                with _translated():
-                    if durable is not self._durable:
-                        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                        self._durable = durable
-                    connection.execute("BEGIN IMMEDIATE")
-                    yield from self._block(connection)
+                if durable is not self._durable:
+                    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                    self._durable = durable
+                # One generator, and no second one inside of it: that would cost a short transaction 2 us.
+                try:
+                    connection.execute(
+                        "BEGIN IMMEDIATE"
+                    )  # in here: a handler may raise as soon as it has begun
+                    yield connection
+                    if self._connection is not connection or self._pid != os.getpid():
+                        raise StateForkedError("the process forked inside a transaction")
+                    connection.execute("COMMIT")
+                except BaseException:
+                    self._roll_back(connection)
+                    raise
+            except (sqlite3.Error, OSError) as error:
+                raise _own_error(error) from None
             finally:
                 if self._inside == me:
                     self._inside = 0
 
-    def _block(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-        try:
-            yield connection
-        except BaseException:
-            if self._connection is connection:
-                # SQLite has rolled back by itself after some errors (disk full); then there is nothing to do.
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
-        if self._connection is not connection or self._pid != os.getpid():
-            raise StateForkedError("the process forked inside a transaction")
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error:
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        """Unless the transaction is that of the process that this one was forked from."""
+        if self._connection is connection and self._pid == os.getpid():
+            # SQLite has rolled back by itself after some errors (disk full); then there is nothing to do.
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-            raise
 
     def drop_traces(self) -> bool:
         """Empty the write-ahead log, which keeps pages as they were before something was erased.
@@ -246,21 +248,16 @@ class State:
                 _on_disk.discard(self)
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of SQLite and the file system become the SDK's own; the values in statements are not repeated."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
+def _own_error(error: sqlite3.Error | OSError) -> StateError:
+    """An error of SQLite or the file system as one of the SDK's own; the values in statements are not repeated."""
+    if isinstance(error, sqlite3.OperationalError):
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         # PROTOCOL: SQLite gave up after many tries to begin while others opened and closed the log.
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
-            raise StateBusyError("another process holds the state") from None
+            return StateBusyError("another process holds the state")
         if code == sqlite3.SQLITE_FULL:
-            raise StateFullError("the disk is full") from None
-        raise StateBrokenError(f"the state cannot be used: {error}") from None
-    except (sqlite3.Error, OSError) as error:
-        raise StateBrokenError(f"the state cannot be used: {error}") from None
+            return StateFullError("the disk is full")
+    return StateBrokenError(f"the state cannot be used: {error}")
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -2,13 +2,15 @@
 
 One round publishes all that is marked as changed when it begins, the longest marked first, then the windows whose time
 to close has come. It is a generator that stops after each estimate and each slice of cells that was read, so a tick
-takes as many steps of it as it has time for, and the next tick goes on from there.
+takes as many steps of it as it has time for, and the next tick goes on from there. After a round that took long
+nothing is published for a while: what changes all the time is published as often as is of use, not as it can be.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from operator import itemgetter
 from typing import Final
 
 from dither_estimator.definitions import Definitions
@@ -24,6 +26,12 @@ CLOSING_INTERVAL_S: Final = 5.0
 """How often it is looked for windows that close without a further report."""
 COMPARING_INTERVAL_S: Final = 300.0
 """How often the closing times of open windows are compared with the metrics' definitions, which may change."""
+
+REST: Final = 4
+"""After a round publishing rests for so many times what the round took: one fifth of a processor is enough for it."""
+SHORTEST_REST_S: Final = 1.0
+"""A shorter one is none: while nothing waits the worker's own pauses are rest enough."""
+LONGEST_REST_S: Final = 60.0
 
 _log = logging.getLogger("dither_estimator")
 
@@ -47,8 +55,17 @@ class Publisher:
         self._refused = False
         self._look_at = 0.0
         self._compare_at = 0.0
+        self._spent_s = 0.0  # on the round that was begun
+        self._rest_until = 0.0
 
-    def publish(self, partitions: int, budget_s: float, stop: threading.Event | None = None) -> bool:
+    def publish(
+        self,
+        partitions: int,
+        budget_s: float,
+        stop: threading.Event | None = None,
+        *,
+        resting: bool = True,
+    ) -> bool:
         """Publish for at most about ``budget_s``, at least one step; whether to go on at once.
 
         A store without memory for estimates is no error: what was not published stays marked, and is tried again
@@ -58,7 +75,10 @@ class Publisher:
             partitions: how many the store has.
             budget_s: after so long no further step is begun.
             stop: the same, as soon as it is set.
+            resting: begin no round while the rest after the last one lasts.
         """
+        if resting and self._round is None and time.monotonic() < self._rest_until:
+            return False
         self._partitions = partitions
         try:
             return self._steps(time.monotonic() + budget_s, stop)
@@ -72,14 +92,32 @@ class Publisher:
         begun_before = self._round is not None
         while True:
             if self._round is None:
-                self._round = self._publish_round()
-            for _ in self._round:
-                if time.monotonic() > deadline or (stop is not None and stop.is_set()):
-                    return True
+                self._round, self._spent_s = self._publish_round(), 0.0
+            if not self._finish(self._round, deadline, stop):
+                return True
             self._round = None
-            if not begun_before:
+            rest_s = self._rest()
+            if rest_s or not begun_before:
                 return False
             begun_before = False  # the end of an older round: look for what changed since
+
+    def _finish(self, steps: Iterator[None], deadline: float, stop: threading.Event | None) -> bool:
+        """Take the steps of a round that there is time for; whether it came to its end."""
+        began = time.monotonic()
+        try:
+            return all(
+                time.monotonic() <= deadline and not (stop is not None and stop.is_set()) for _ in steps
+            )
+        finally:
+            self._spent_s += time.monotonic() - began
+
+    def _rest(self) -> float:
+        """Begin to rest from the round that has ended; for how long, 0 where it was short."""
+        rest_s = min(REST * self._spent_s, LONGEST_REST_S)
+        if rest_s < SHORTEST_REST_S:
+            return 0.0
+        self._rest_until = time.monotonic() + rest_s
+        return rest_s
 
     def _publish_round(self) -> Iterator[None]:
         marks = [self._store.dirty(partition) for partition in range(self._partitions)]
@@ -93,6 +131,8 @@ class Publisher:
                 yield from self._try(key, self._windows.window(now, key, cells))
             if looking:
                 yield from self._close(now)
+            self._windows.clean(now)
+            if looking:
                 self._look_at = time.monotonic() + CLOSING_INTERVAL_S
         if self._refused:
             _log.info("the store takes estimates again")
@@ -144,7 +184,7 @@ class Publisher:
 
 
 def oldest_first(marks: Marks, faults: Faults) -> dict[WindowKey, list[Cell]]:
-    """The cells that are marked, by window; windows and cells in the order of their oldest marks.
+    """The cells that are marked, by window, in the order of their oldest marks; windows of one version in that of time.
 
     A mark that names no cell is left where it is, and said.
     """
@@ -161,7 +201,21 @@ def oldest_first(marks: Marks, faults: Faults) -> dict[WindowKey, list[Cell]]:
             faults.note("a mark of a changed cell", error)
             continue
         windows.setdefault((cell.metric, cell.version, cell.window), []).append(cell)
-    return windows
+    return _in_time(windows)
+
+
+def _in_time(windows: Mapping[WindowKey, list[Cell]]) -> dict[WindowKey, list[Cell]]:
+    """The windows of each version in the order of time, in the places that they have together.
+
+    A window that closes after later ones has their rollups published once more, up to 89 of each kind. After an outage
+    many windows close together, and partitions mark them in any order. Labels of one period sort as their times do.
+    """
+    sorted_keys: dict[tuple[str, int | str], list[WindowKey]] = {}
+    for key in windows:
+        sorted_keys.setdefault(key[:2], []).append(key)
+    turns = {version: iter(sorted(keys, key=itemgetter(2))) for version, keys in sorted_keys.items()}
+    order = [next(turns[key[:2]]) for key in windows]
+    return {key: windows[key] for key in order}
 
 
 def _age(mark: bytes) -> tuple[int, ...]:

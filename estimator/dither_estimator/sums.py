@@ -57,8 +57,7 @@ class Sums:
 
     def read(self, cells: Sequence[Cell]) -> list[Packed]:
         """The stored values of each cell."""
-        names = [cell.name for cell in cells]
-        by_partition = [self._store.cells(partition, names) for partition in range(self._partitions)]
+        by_partition = self._store.cells_by_partition([cell.name for cell in cells])
         return list(zip(*by_partition, strict=True))
 
 

@@ -26,9 +26,9 @@ Outcome = tuple[str, str]
 """(metric, window), the key of an outcome."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # one object stands for one cell, so it is compared by what it is
+@dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """What a run of entries knows of one cell.
+    """What a run of entries knows of one cell. There is one for each cell, so that it is compared by identity.
 
     Attributes:
         name: of the cell.

@@ -4,7 +4,7 @@ Each method is a generator that stops after every estimate and every slice of ce
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -20,8 +20,8 @@ from dither_protocol.errors import StorageError, WindowError
 from dither_protocol.registry import Metric
 from dither_protocol.storage import COMBINED, Cell, estimate_field, parse_cell
 
-CLEAN_CELLS: Final = 16
-"""A mark is taken off after at most this many more cells were published."""
+CLEAN_CELLS: Final = 64
+"""Marks are taken off when this many cells were published, and at the end of the round."""
 
 Marks = Sequence[Mapping[str, bytes]]
 """By partition: the checkpoint of the last change of each unpublished cell, by name."""
@@ -35,11 +35,13 @@ class Round:
         sums: reads the cells, later than the rest.
         marks: of the cells that are unpublished.
         watermark: before which every report is counted.
+        published: cells whose marks are still to be taken off.
     """
 
     sums: Sums
     marks: Marks
     watermark: datetime
+    published: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -116,7 +118,9 @@ class WindowPublisher:
             wanted = [cell for cell in some if cell.dimensions in known] if metric.dimensions else []
             damaged = yield from self._cells(task, wanted)
             if complete:
-                self._clean(now.marks, [cell.name for cell in some if cell.name not in damaged])
+                now.published.extend(cell.name for cell in some if cell.name not in damaged)
+                if len(now.published) >= CLEAN_CELLS:
+                    self.clean(now)
         if task.damaged:
             return False
         closed = task.final and self._published.close(place)
@@ -207,18 +211,20 @@ class WindowPublisher:
         """The changed cells, then the others that have a published estimate."""
         place, metric = task.place, task.metric
         cells = dict.fromkeys(changed)
-        for field in self._published.fields(place):
-            if field != estimate_field(None):
-                name = f"{metric.name}:{metric.version}:{place.window.label}:{field}"
+        for each in self._published.fields(place):
+            if each != estimate_field(None):
+                name = f"{metric.name}:{metric.version}:{place.window.label}:{each}"
                 try:
                     cells[parse_cell(name)] = None
                 except StorageError as error:
                     self._faults.note(f"a field of {place.key}", error)
         return list(cells)
 
-    def _clean(self, marks: Marks, names: Sequence[str]) -> None:
-        for partition, dirty in enumerate(marks):
-            self._store.clean(partition, [(name, dirty[name]) for name in names if name in dirty])
+    def clean(self, now: Round) -> None:
+        """Take off the marks of the cells that were published; one that was marked again meanwhile stays so."""
+        for partition, dirty in enumerate(now.marks):
+            self._store.clean(partition, [(name, dirty[name]) for name in now.published if name in dirty])
+        now.published.clear()
 
 
 def _has_window(metric: Metric, label: str) -> bool:

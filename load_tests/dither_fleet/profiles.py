@@ -16,11 +16,12 @@ import numpy.typing as npt
 Profile: TypeAlias = Callable[[float], float]
 
 CROWD_TIMES: Final = 3.0
-"""A flash crowd is so many times the rate before and after it."""
+"""A flash crowd is so many times the rate before and after it, where nothing else is said."""
+CROWD: Final = (0.25, 0.60)
+"""Part of the run at which a flash crowd comes, and at which it goes."""
 
 _SPIKE_TIMES: Final = 10.0
 _SPIKE: Final = (0.45, 0.50)
-_CROWD: Final = (0.25, 0.60)
 _DAY_SWING: Final = 0.8
 _STEPS: Final = 4_096
 
@@ -47,9 +48,9 @@ def diurnal(part: float) -> float:
     return 1.0 - _DAY_SWING * math.cos(2 * math.pi * part)
 
 
-def flash_crowd(part: float) -> float:
-    """A crowd that comes at once, stays for a third of the run at `CROWD_TIMES` the rate, and goes."""
-    return _raised(part, _CROWD, CROWD_TIMES)
+def flash_crowd(part: float, times: float = CROWD_TIMES) -> float:
+    """A crowd that comes at once, stays for a third of the run at so many times the rate, and goes."""
+    return _raised(part, CROWD, times)
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -68,11 +69,13 @@ class Schedule:
         profile: name of one of `PROFILES`.
         devices: how many come.
         rate: mean of the run, devices per second; None for as fast as they are served.
+        crowd_times: of a flash crowd: so many times the rate before and after it.
     """
 
     profile: str
     devices: int
     rate: float | None
+    crowd_times: float = CROWD_TIMES
 
     @property
     def length_s(self) -> float:
@@ -84,7 +87,7 @@ class Schedule:
         if self.rate is None:
             return math.inf
         part = seconds / self.length_s
-        return self.rate * PROFILES[self.profile](part) if 0 <= part < 1 else 0.0
+        return self.rate * self._profile(part) if 0 <= part < 1 else 0.0
 
     def arrivals(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Seconds after the start at which devices of these numbers come: where the integral of the rate is theirs."""
@@ -93,10 +96,14 @@ class Schedule:
         parts, came = self._integral
         return np.asarray(np.interp(numbers / self.devices, came, parts)) * self.length_s
 
+    def _profile(self, part: float) -> float:
+        profile = PROFILES[self.profile]
+        return flash_crowd(part, self.crowd_times) if profile is flash_crowd else profile(part)
+
     @cached_property
     def _integral(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Parts of the run, and the part of all devices that has come by each."""
         parts = np.linspace(0, 1, _STEPS + 1)
         middles = (parts[:-1] + parts[1:]) / 2
-        came = np.concatenate([[0.0], np.cumsum([PROFILES[self.profile](float(part)) for part in middles])])
+        came = np.concatenate([[0.0], np.cumsum([self._profile(float(part)) for part in middles])])
         return parts, came / came[-1]

@@ -13,7 +13,9 @@ def machine() -> dict[str, str | int]:
     model = "unknown"
     if _CPUINFO.exists():
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+        model = next(
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model
+        )
     return {
         "cpu": model,
         "cores": os.cpu_count() or 0,

@@ -41,7 +41,7 @@ class OperatorLooks:
 
     Attributes:
         answers: by status; 0 where there was none.
-        wrong: answers that were not 200, by address and status.
+        wrong: answers that were neither 200 nor 503, by address and status.
         latencies: of all of them, in one second.
     """
 
@@ -57,6 +57,7 @@ class OperatorLooks:
     def _look(self) -> None:
         with requests.Session() as session:
             session.trust_env = False  # a proxy has no business between a machine and itself
+            session.headers["Connection"] = "close"  # so that each process of the server has its share
             session.headers["Authorization"] = f"Bearer {self._token}"  # of the API; pages go by the cookie
             self._note(session, "/login", {"token": self._token})
             for path in cycle(self._places):
@@ -72,7 +73,7 @@ class OperatorLooks:
             status = 0
         self.latencies.add(0.0, time.monotonic() - began)
         self.answers[status] += 1
-        if status != requests.codes.ok:
+        if status not in (requests.codes.ok, requests.codes.unavailable):
             self.wrong[f"{path}: {status or 'no answer'}"] += 1
 
     def __enter__(self) -> Self:

@@ -140,6 +140,10 @@ class ServiceProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End whatever is left of it."""
         try:
             self.stop()
         except ServiceProcessError:

@@ -36,6 +36,11 @@ class StoreState:
     keys: int
     log_bytes: int
 
+    @property
+    def own_bytes(self) -> int:
+        """Memory that it uses for anything else than ids to be remembered and backlog."""
+        return self.used_bytes - self.ids_bytes - self.backlog_bytes
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -113,13 +118,9 @@ def resident(samples: list[Sample], role: str, begins: float) -> Series:
     return [(each.at - begins, float(each.usages[role].rss_bytes)) for each in samples if role in each.usages]
 
 
-def without_ids(samples: list[Sample], begins: float) -> Series:
-    """Resident bytes of the store less the memory of the batch ids that it has to remember."""
-    return [
-        (each.at - begins, float(each.usages[STORE].rss_bytes - each.store.ids_bytes))
-        for each in samples
-        if STORE in each.usages and each.store is not None
-    ]
+def own_memory(samples: list[Sample], begins: float) -> Series:
+    """What the store uses without ids and backlog, by its own account."""
+    return [(each.at - begins, float(each.store.own_bytes)) for each in samples if each.store is not None]
 
 
 def replaced(samples: list[Sample]) -> list[str]:

@@ -29,6 +29,7 @@ from dither_fleet.faults import Faults
 from dither_fleet.load_run import LoadRun
 from dither_harness.machine import machine_text
 from dither_harness.operator_looks import OperatorLooks
+from dither_harness.remembering import remember
 from dither_harness.service_process import ServiceProcess
 from dither_harness.service_watch import ServiceWatch
 from dither_harness.soak_log import head_text, log_text, row_text, soak_document
@@ -55,6 +56,7 @@ class SoakPlan:
         faults: of the devices.
         workers: of the server.
         every_s: from one sample to the next, seconds.
+        remembered: ids of earlier batches that the store has when it begins.
     """
 
     seconds: float
@@ -62,6 +64,7 @@ class SoakPlan:
     faults: Faults
     workers: int
     every_s: float
+    remembered: int
 
     def load(self, periods: int) -> Plan:
         """The plan of the fleet."""
@@ -95,10 +98,13 @@ def soak(plan: SoakPlan, folder: Path, say: Callable[[str], None]) -> Soaked:
     registry.write_text(successor(text) or text, "utf-8")
     with ServiceProcess(folder / "state", registry, workers=plan.workers) as service:
         service.wait_ready()
+        if plan.remembered:
+            say(f"the store is given {plan.remembered:,} ids of earlier batches ...")
+            remember(service.store_url, plan.remembered)
         result, watch, looks, begins = _loaded(plan, service, registry, say)
         exit_codes.append(service.stop())
     looked = Looked(dict(looks.answers), dict(looks.wrong), looks.latencies)
-    return Soaked(result, watch.samples, begins, plan.seconds, looked, exit_codes)
+    return Soaked(result, watch.samples, begins, plan.seconds, plan.remembered, looked, exit_codes)
 
 
 def _loaded(
@@ -143,21 +149,34 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 @click.command()
-@click.option("--minutes", default=15.0, show_default=True, type=click.FloatRange(0.1, 24 * 60), help="How long.")
-@click.option("--rate", default=150.0, show_default=True, type=click.FloatRange(1), help="Requests per second.")
+@click.option(
+    "--minutes", default=15.0, show_default=True, type=click.FloatRange(0.1, 24 * 60), help="How long."
+)
+@click.option(
+    "--rate", default=150.0, show_default=True, type=click.FloatRange(1), help="Requests per second."
+)
 @click.option("--faults", default="all", show_default=True, help="As of dither simulate.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 64), help="Of the server.")
+@click.option(
+    "--remembered",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Ids of earlier batches that the store has at the beginning; with some its raw memory is judged, too.",
+)
 @click.option(
     "--out",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder for soak.txt and soak.json.",
 )
-def main(*, minutes: float, rate: float, faults: str, workers: int, out: Path | None) -> None:
+def main(
+    *, minutes: float, rate: float, faults: str, workers: int, remembered: int, out: Path | None
+) -> None:
     """Run a soak; exits with 0 where everything held, with 1 where not."""
     seconds = 60 * minutes
     every_s = min(5.0, seconds / _LEAST_SAMPLES)
     try:
-        plan = SoakPlan(seconds, rate, Faults.parse(faults), workers, every_s)
+        plan = SoakPlan(seconds, rate, Faults.parse(faults), workers, every_s, remembered)
         with handled(_stop), tempfile.TemporaryDirectory(prefix="dither-soak-") as name:
             click.echo(f"soak of {minutes:g} minutes at {rate:g} requests/s; {machine_text()}")
             soaked = soak(plan, Path(name), click.echo)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dither_cli.simulate_series import latency_document, simulation_document
+from dither_fleet.flatness import GROWTH_LIMIT
 from dither_harness.machine import machine, machine_text
 from dither_harness.soak_verdict import (
     STORE_LESS_IDS,
@@ -40,6 +41,7 @@ def soak_document(soaked: Soaked) -> dict[str, Any]:
         "machine": machine(),
         "seconds": soaked.seconds,
         "warm_up_s": soaked.warm_up_s,
+        "remembered": soaked.remembered,
         "exit_codes": list(soaked.exit_codes),
         "processes": processes(soaked),
         "store": store_document(soaked),
@@ -94,8 +96,9 @@ def log_text(document: Mapping[str, Any], table: Sequence[Mapping[str, Any]], ev
     load, plan = document["load"], document["load"]["plan"]
     roles = list(dict.fromkeys(role for row in table for role in row["rss_mib"]))
     lines = [
-        f"Soak of dither serve: {document['seconds'] / 60:g} minutes, {plan['rate']:g} devices/s, faults: {plan['faults']}",
-        machine_text(),
+        f"Soak of dither serve: {document['seconds'] / 60:g} minutes, {plan['rate']:g} devices/s; "
+        f"the store began with {document['remembered']:,} ids of earlier batches",
+        f"{machine_text()}; faults: {plan['faults']}",
         "",
         "Resident memory in MiB, by process:",
         head_text(roles),
@@ -114,36 +117,38 @@ def log_text(document: Mapping[str, Any], table: Sequence[Mapping[str, Any]], ev
 
 
 def _thinned(table: Sequence[Mapping[str, Any]], every_s: float) -> list[Mapping[str, Any]]:
-    due, found = 0.0, []
+    due, found = every_s, []
     for row in table:
-        if row["at_s"] >= due:
+        if row["at_s"] >= due or row is table[-1]:
             found.append(row)
             due = row["at_s"] - row["at_s"] % every_s + every_s
     return found
 
 
 def _process_lines(document: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"After a warm-up of {document['warm_up_s']:g} s ({WARM_UP:.0%}): medians of the first and the last fifth of the rest, MiB.",
-        f"{'process':<17}{'first':>8}{'last':>8}{'growth':>8}{'MiB/h':>8}{'peak':>8}{'PSS':>8}{'USS':>8}"
-        f"{'files':>9}{'threads':>9}{'CPU':>6}",
+    head = f"{'process':<17}{'first':>8}{'last':>8}{'growth':>8}{'MiB/h':>8}{'peak':>8}{'PSS':>8}{'USS':>8}"
+    return [
+        f"After a warm-up of {document['warm_up_s']:g} s ({WARM_UP:.0%}): medians of the first and the last fifth, MiB",
+        head + f"{'files':>9}{'threads':>9}{'CPU':>6}",
+        *map(_process_line, document["processes"]),
+        f"Flat: grew by at most {GROWTH_LIMIT:.0%}. All rows are resident memory as the system sees it, but the last: "
+        f'"{STORE_LESS_IDS}"',
+        "is what the store says that it uses for anything but ids of batches, to be remembered until their date "
+        "is over, and backlog.",
     ]
-    for row in document["processes"]:
-        if "flat" not in row:
-            lines.append(f"{row['process']:<17}too few samples")
-            continue
-        line = f"{row['process']:<17}{row['first_mib']:>8.2f}{row['last_mib']:>8.2f}{row['growth']:>8.1%}{row['mib_per_hour']:>8.1f}"
-        if "peak_mib" in row:
-            files, threads = ("-".join(map(str, dict.fromkeys(row[name]))) for name in ("descriptors", "threads"))
-            line += f"{row['peak_mib']:>8.2f}{row['pss_mib']:>8.2f}{row['uss_mib']:>8.2f}{files:>9}{threads:>9}"
-            line += f"{row['cpu']:>6.2f}"
-        judged = "" if row["process"] == "store" else ("  flat" if row["flat"] else "  NOT FLAT")
-        lines.append(line + judged)
-    lines.append(
-        f"Each is flat where it grew by at most 5 %. The store is judged as \"{STORE_LESS_IDS}\": ids of batches must be "
-        "remembered until their date is over."
-    )
-    return lines
+
+
+def _process_line(row: Mapping[str, Any]) -> str:
+    if "flat" not in row:
+        return f"{row['process']:<17}too few samples"
+    line = f"{row['process']:<17}{row['first_mib']:>8.2f}{row['last_mib']:>8.2f}{row['growth']:>8.1%}"
+    line += f"{row['mib_per_hour']:>8.1f}"
+    if "peak_mib" in row:
+        files, threads = ("-".join(map(str, dict.fromkeys(row[name]))) for name in ("descriptors", "threads"))
+        line += f"{row['peak_mib']:>8.2f}{row['pss_mib']:>8.2f}{row['uss_mib']:>8.2f}{files:>9}{threads:>9}"
+        line += f"{row['cpu']:>6.2f}"
+    word = "flat" if row["flat"] else "NOT FLAT"
+    return line + (f"  {word}" if row["judged"] else "")
 
 
 def _store_lines(store: Mapping[str, Any]) -> list[str]:
@@ -154,10 +159,11 @@ def _store_lines(store: Mapping[str, Any]) -> list[str]:
         return " -> ".join(f"{value / (1 << 20):.2f}" for value in store[name])
 
     return [
-        f"Store, end of warm-up -> end: used {mib('used_bytes')} MiB, of it ids {mib('ids_bytes')} MiB, the rest "
-        f"{mib('used_less_ids_bytes')} MiB",
-        f"ids {store['ids'][0]:,} -> {store['ids'][1]:,} of {store['bytes_per_id']} B each; keys {store['keys'][0]:,} -> "
-        f"{store['keys'][1]:,}; most backlog {store['most_backlog_bytes']:,} B; log file {mib('log_bytes')} MiB",
+        f"Store, end of warm-up -> end: used {mib('used_bytes')} MiB, of it ids {mib('ids_bytes')} MiB, "
+        f"the rest without backlog {mib('own_bytes')} MiB",
+        f"ids {store['ids'][0]:,} -> {store['ids'][1]:,} of {store['bytes_per_id']} B each; "
+        f"keys {store['keys'][0]:,} -> {store['keys'][1]:,}; most backlog {store['most_backlog_bytes']:,} B; "
+        f"log file {mib('log_bytes')} MiB",
     ]
 
 
@@ -170,9 +176,9 @@ def _load_lines(load: Mapping[str, Any], document: Mapping[str, Any]) -> list[st
     sent = sum(line["sent"] for line in load["metrics"])
     counted = sum(line["counted"] for line in load["metrics"])
     return [
-        f"Load: {load['devices']:,} devices, {load['requests']:,} requests, p50 {p50}, p99 {p99} of those answered 202",
-        f"reports: sent {sent:,}, accepted {reports['accepted']:,}, counted {counted:,}; rejected {reports['rejected']}; "
-        f"in batches known already {reports['duplicate']:,}",
+        f"Load: {load['devices']:,} devices, {load['requests']:,} requests; p50 {p50}, p99 {p99} of those answered 202",
+        f"reports: sent {sent:,}, accepted {reports['accepted']:,}, counted {counted:,}; "
+        f"in batches known already {reports['duplicate']:,}; rejected {reports['rejected']}",
         f"batches refused: {load['refused_batches']}; tries repeated: {load['retries']}",
         f"counted {load['counting_s']:.1f} s after the last answer",
         f"operator: answers by status {asked['answers']}, p50 {own50}, p99 {own99}",

@@ -1,7 +1,8 @@
 """What a soak found: each process judged, and everything as one document. Pure.
 
-The store must remember the id of each batch until its date is over, so its memory grows with the requests by design
-(section 11). It is judged by its resident memory less what it says these ids take; the raw figure stands beside it.
+The store must remember the id of each batch until its date is over, so its memory grows with the requests by design. What
+else it holds is judged by its own account: the memory that it uses less what these ids take. Its resident memory as the
+system sees it is judged as well where it began with the ids of earlier batches, as a store that has worked for some hours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,19 +12,22 @@ from typing import Any, Final
 
 from dither_cli.simulate_run import Result
 from dither_cli.simulate_series import latency_document
-from dither_fleet.flatness import Flatness, Series, flatness
+from dither_fleet.flatness import GROWTH_LIMIT, Flatness, Series, flatness
 from dither_fleet.latencies import Latencies
 from dither_fleet.usage import Usage
 from dither_harness.service_process import STORE
-from dither_harness.service_watch import Sample, replaced, resident, without_ids
+from dither_harness.service_watch import Sample, own_memory, replaced, resident
 
 WARM_UP: Final = 0.2
 """Part of the run that is not judged: 3 minutes of 15."""
 
 STORE_LESS_IDS: Final = "store less ids"
+"""What the store says that it uses, without ids to be remembered and backlog."""
+
 
 _MOST_MORE_DESCRIPTORS: Final = 3
 _OTHERS: Final = 0.05
+"""So many of the operator's requests may meet a store that is slow for a moment."""
 MIB: Final = 1 << 20
 
 
@@ -33,7 +37,7 @@ class Looked:
 
     Attributes:
         answers: by status; 0 for none.
-        wrong: answers that were not 200, by address and status.
+        wrong: answers that were neither 200 nor 503, by address and status.
         latencies: of all of them.
     """
 
@@ -51,6 +55,7 @@ class Soaked:
         samples: of the service, in order.
         begins: monotonic seconds of the run's beginning.
         seconds: planned length.
+        remembered: ids that the store had when it began.
         looked: what the operator got.
         exit_codes: of the service, each time that it was stopped.
     """
@@ -59,6 +64,7 @@ class Soaked:
     samples: Sequence[Sample]
     begins: float
     seconds: float
+    remembered: int
     looked: Looked
     exit_codes: Sequence[int]
 
@@ -89,6 +95,9 @@ def problems(soaked: Soaked) -> list[str]:
     found += _growths(soaked)
     found += _descriptors(soaked)
     found += [f"the operator got {what} ({times} times)" for what, times in soaked.looked.wrong.items()]
+    turned_away, asked = soaked.looked.answers.get(503, 0), sum(soaked.looked.answers.values())
+    if turned_away > _OTHERS * asked:
+        found.append(f"the operator got 503 {turned_away} times of {asked}")
     found += [f"dither serve ended with exit code {code}" for code in soaked.exit_codes if code != 0]
     missing = sum(each.store is None for each in soaked.samples)
     if missing:
@@ -102,19 +111,24 @@ def problems(soaked: Soaked) -> list[str]:
 def _growths(soaked: Soaked) -> Iterator[str]:
     for role, series in _series(soaked):
         held = soaked.flatness(series)
-        if role == STORE:
-            continue  # judged less its ids
+        if not judged(role, soaked.remembered):
+            continue
         if held is None:
             yield f"{role}: too few samples to say whether its memory is flat"
         elif not held.flat:
             yield f"{role}: memory grew by {held.growth:.1%} after the warm-up"
 
 
+def judged(process: str, remembered: int) -> bool:
+    """Whether this row must be flat: a store that begins with nothing to remember has to grow."""
+    return process != STORE or remembered > 0
+
+
 def _series(soaked: Soaked) -> Iterator[tuple[str, Series]]:
     during = soaked.during
     for role in _roles(during):
         yield role, resident(during, role, soaked.begins)
-    yield STORE_LESS_IDS, without_ids(during, soaked.begins)
+    yield STORE_LESS_IDS, own_memory(during, soaked.begins)
 
 
 def _roles(samples: Sequence[Sample]) -> list[str]:
@@ -129,7 +143,7 @@ def _descriptors(soaked: Soaked) -> Iterator[str]:
             if role in each.usages
         ]
         held = soaked.flatness(series)
-        if held is not None and held.last > held.first * (1 + _OTHERS) + _MOST_MORE_DESCRIPTORS:
+        if held is not None and held.last > held.first * (1 + GROWTH_LIMIT) + _MOST_MORE_DESCRIPTORS:
             yield f"{role}: open descriptors grew from {held.first:g} to {held.last:g}"
 
 
@@ -146,6 +160,7 @@ def processes(soaked: Soaked) -> list[dict[str, Any]]:
                 "growth": round(held.growth, 4),
                 "mib_per_hour": round(held.per_hour / MIB, 2),
                 "flat": held.flat,
+                "judged": judged(role, soaked.remembered),
             }
         usages = [each.usages[role] for each in soaked.judged if role in each.usages]
         rows.append(row | (_usage_row(usages, soaked) if usages else {}))
@@ -172,9 +187,9 @@ def store_document(soaked: Soaked) -> dict[str, Any]:
     names = ("used_bytes", "ids", "ids_bytes", "backlog_bytes", "keys", "log_bytes")
     ends = {name: [getattr(states[0], name), getattr(states[-1], name)] for name in names}
     first, last = states[0], states[-1]
-    less = [each.used_bytes - each.ids_bytes for each in (first, last)]
+    less = [each.own_bytes for each in (first, last)]
     return ends | {
-        "used_less_ids_bytes": less,
+        "own_bytes": less,
         "bytes_per_id": round(last.ids_bytes / last.ids, 1) if last.ids else None,
         "most_backlog_bytes": max(each.backlog_bytes for each in states),
     }

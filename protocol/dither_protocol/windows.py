@@ -58,9 +58,10 @@ def _next_month(start: datetime) -> datetime:
 
 
 def _start_of(period: str, when: datetime) -> datetime:
-    midnight = when.replace(hour=0, minute=0, second=0, microsecond=0)
+    """The start of the period around ``when``, which is in UTC."""
     if period == "hour":
-        return when.replace(minute=0, second=0, microsecond=0)
+        return datetime(when.year, when.month, when.day, when.hour, tzinfo=UTC)
+    midnight = datetime(when.year, when.month, when.day, tzinfo=UTC)
     if period == "day":
         return midnight
     if period == "week":

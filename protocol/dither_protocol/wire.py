@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Any, Final
 
 from dither_protocol.errors import BatchError, BatchProblem, MechanismError, Rejection, ReportError
@@ -81,7 +82,41 @@ def report_document(report: Report) -> dict[str, Any]:
 
 def encode_report(report: Report) -> str:
     """One report as compact JSON text."""
-    return _compact(report_document(report))
+    return encode_fields(
+        report.metric,
+        report.version,
+        report.params,
+        report.window,
+        dimensions=tuple(sorted(report.dimensions.items())),
+        data=report.data,
+    )
+
+
+def encode_fields(
+    metric: str,
+    version: int,
+    params: str,
+    window: str,
+    *,
+    dimensions: tuple[tuple[str, str], ...],
+    data: Any,
+) -> str:
+    """`encode_report` of these fields, the dimensions as sorted pairs: an app waits for it in every `record()`.
+
+    The encoder has a short way for strings alone: a number or an object costs it 2 us.
+    """
+    before, after = _frame(metric, version, params, dimensions)
+    text = str(data) if type(data) is int else _compact(data)
+    return f"{before}{_compact(window)}{after}{text}}}"
+
+
+@lru_cache(maxsize=256, typed=True)
+def _frame(
+    metric: str, version: int, params: str, dimensions: tuple[tuple[str, str], ...]
+) -> tuple[str, str]:
+    """What stands before the window of a report, and between it and the data: alike in all answers to a metric."""
+    names = f'"metric":{_compact(metric)},"version":{_compact(version)},"params":{_compact(params)}'
+    return f'{{{names},"window":', f',"dimensions":{_compact(dict(dimensions))},"data":'
 
 
 def encode_batch(batch_id: bytes, until: date, reports: Iterable[str]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dither_protocol.spreading import Command
 from dither_server.group_commit import GroupCommit
+from dither_server.lines import Lines
 from dither_server.nodes import Nodes
 from dither_server.store_rules import StoreUnavailable
 
@@ -54,6 +55,7 @@ class Rounds:
 
     Args:
         nodes: the masters.
+        lines: the connections to them.
         replicas: how many other stores must have a batch as well; 0 for none.
         trial: stands around each round trip to the master that it names.
         forgotten: the class of exception by which the library says that a master does not have a script.
@@ -62,11 +64,13 @@ class Rounds:
     def __init__(
         self,
         nodes: Nodes,
+        lines: Lines,
         replicas: int,
         trial: Callable[[str], AbstractContextManager[None]],
         forgotten: type[Exception],
     ) -> None:
         self._nodes = nodes
+        self._lines = lines
         self._replicas = replicas
         self._trial = trial
         self._forgotten = forgotten
@@ -90,12 +94,9 @@ class Rounds:
 
     def _ask(self, client: Any, commands: Sequence[Command]) -> list[Any]:
         """One round trip to one master, on one connection."""
-        with client.pipeline(transaction=False) as pipe:
-            for arguments, _ in commands:
-                pipe.execute_command(*arguments)
-            (_, _, _, *names), _ = commands[0]
-            self._ask_replicas(pipe, names[_BACKLOG])
-            return self._heard_replicas(pipe.execute(raise_on_error=False))
+        words = [arguments for arguments, _ in commands]
+        _, _, _, *names = words[0]
+        return self._heard_replicas(self._lines.ask(client, words + self._ask_replicas(names[_BACKLOG])))
 
     def check_replicas(self, client: Any, backlog: str) -> None:
         """Ask one master for its replicas, by the key of a backlog that it holds.
@@ -103,19 +104,18 @@ class Rounds:
         Raises:
             StoreUnavailable: there are too few.
         """
-        with client.pipeline(transaction=False) as pipe:
-            self._ask_replicas(pipe, backlog)
-            self._heard_replicas(pipe.execute())
+        if self._replicas:
+            self._heard_replicas(self._lines.ask(client, self._ask_replicas(backlog)))
 
-    def _ask_replicas(self, pipe: Any, backlog: str) -> None:
-        """Ask at the end of ``pipe`` how many replicas have what was written before, by this connection or others.
+    def _ask_replicas(self, backlog: str) -> list[tuple[Any, ...]]:
+        """Commands that ask how many replicas have what was written before, by this connection or others.
 
         WAIT is about the writes of its own connection, and a script may find nothing to write: so one is added, to the
         backlog of a partition that the master holds.
         """
-        if self._replicas:
-            pipe.incrby(backlog, 0)
-            pipe.execute_command("WAIT", self._replicas, _REPLICAS_WAIT_MS)
+        if not self._replicas:
+            return []
+        return [("INCRBY", backlog, 0), ("WAIT", self._replicas, _REPLICAS_WAIT_MS)]
 
     def _heard_replicas(self, results: list[Any]) -> list[Any]:
         """The results without the answers to `_ask_replicas`.

@@ -28,6 +28,7 @@ from dither_server.catalogue import Catalogue
 from dither_server.conservation import Conservation, View
 from dither_server.counting_state import CountingState, read_counting_state
 from dither_server.disk_floor import DiskFloor
+from dither_server.lines import Lines, Replies
 from dither_server.looking import read_conservation
 from dither_server.nodes import ALONE, ClusterNodes, Nodes, OneServer
 from dither_server.quota import Part, Quota, ask_store
@@ -204,10 +205,10 @@ class Store:
         self._registry, self._signed = registry, signed
         self._keys = tuple(PartitionKeys(tag) for tag in partition_tags(settings.partitions))
         self._nodes = _open(settings.store_url)
-        # An object of its own: what refers to it must not refer to the store in a circle.
         self._trial = Trials(_in_our_words)
         replicas = settings.replicas if settings.ack == "replica" else 0
-        rounds = Rounds(self._nodes, replicas, self._trial, redis.exceptions.NoScriptError)
+        self._lines = Lines(Replies(redis.ResponseError, redis.ConnectionError))
+        rounds = Rounds(self._nodes, self._lines, replicas, self._trial, redis.exceptions.NoScriptError)
         self._admitting = Admitting(rounds)
         self._readiness = Readiness(self._nodes, self._keys, rounds, _config)
         self._fit: set[str] = set()
@@ -218,6 +219,7 @@ class Store:
 
     def close(self) -> None:
         """Close the idle connections."""
+        self._lines.drop()
         self._nodes.close()
 
     @property
@@ -264,6 +266,7 @@ class Store:
             self._catalogue = self._catalogue if self._nodes.clustered else None
         if error.kind in ELSEWHERE_KINDS:
             self._nodes.start_over()
+            self._lines.drop()
 
     def _prepare(self) -> Catalogue:
         masters = self._nodes.masters()
@@ -346,8 +349,7 @@ class Store:
         Raises:
             StoreUnavailable: nothing of the store can be read now.
         """
-        with self._guard():
-            return read_conservation(self._redis, self._keys, view, budget_s, self._reading)
+        return self.read(lambda client, keys: read_conservation(client, keys, view, budget_s, self._reading))
 
     def counting_state(self, now: datetime) -> CountingState:
         """The workers, and what waits for them at the time ``now``, aware. Raises StoreUnavailable."""

@@ -46,6 +46,8 @@ class Guard:
 class Trials:
     """Stands around calls of the store, or of one master, and turns them away while it is known not to answer.
 
+    An object of its own: what refers to it must not refer to the store in a circle, which would keep connections open.
+
     Args:
         words: for the errors of the store's client.
     """

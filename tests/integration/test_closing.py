@@ -142,8 +142,8 @@ def test_the_watermark_is_older_than_the_cells(valkey: Valkey, registry: Registr
     """What closes while its cells are being read is not final yet: a report may have come after they were read."""
 
     class PassingStore(TimedStore):
-        def cells(self, partition: int, names: Sequence[str]) -> list[bytes | None]:
-            found = super().cells(partition, names)
+        def cells_by_partition(self, names: Sequence[str]) -> list[list[bytes | None]]:
+            found = super().cells_by_partition(names)
             self.ahead = timedelta(days=30)
             return found
 

@@ -11,22 +11,22 @@
 
 local AT_ONCE = 16  -- a payload may have a few MiB
 
-local ids, sizes, payloads = {}, {}, {}
+local ids, sizes, payloads, found = {}, {}, {}, 0
 local start, left, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 while left > 0 and bytes >= 0 do
   local most = math.min(left, AT_ONCE)
   local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', most)
   for _, entry in ipairs(page) do
-    local payload = ''
-    for at = 1, #entry[2], 2 do
-      if entry[2][at] == 'b' then payload = entry[2][at + 1] end
+    local fields, payload = entry[2], ''
+    for at = 1, #fields, 2 do
+      if fields[at] == 'b' then payload = fields[at + 1] end
     end
-    local place = #ids + 1
-    ids[place], sizes[place], payloads[place] = entry[1], #payload, payload
+    found = found + 1
+    ids[found], sizes[found], payloads[found] = entry[1], #payload, payload
     bytes = bytes - #payload
     if bytes < 0 then break end
   end
   if #page < most then break end
-  start, left = '(' .. ids[#ids], left - most
+  start, left = '(' .. ids[found], left - most
 end
 return {table.concat(ids, ' '), table.concat(sizes, ' '), table.concat(payloads)}

@@ -98,7 +98,6 @@ class Memoized(Mechanism):
         return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / float(self.permanent_p - self.permanent_q) ** 2
 
 
-@dataclass(frozen=True)
 class MemoizedResponse(Memoized, GeneralizedRandomizedResponse):
     """``grr`` over ``grr``. ``truth_weight`` and ``lie_weight`` are those of the chain."""
 
@@ -179,14 +178,12 @@ class MemoizedResponse(Memoized, GeneralizedRandomizedResponse):
         return log_ratio(self.permanent_truth_weight, self.permanent_lie_weight)
 
 
-@dataclass(frozen=True)
 class MemoizedBinaryResponse(MemoizedResponse, RandomizedResponse):
     """``rr`` over ``rr``."""
 
     name: ClassVar[str] = "rr"
 
 
-@dataclass(frozen=True)
 class MemoizedUnaryEncoding(Memoized, UnaryEncoding):
     """A unary encoding whose permanent bits are flipped once more in each report.
 
@@ -266,7 +263,6 @@ class MemoizedUnaryEncoding(Memoized, UnaryEncoding):
         return self.permanent.realized_epsilon()
 
 
-@dataclass(frozen=True)
 class MemoizedSymmetricUnaryEncoding(MemoizedUnaryEncoding):
     """``sue`` over flips."""
 
@@ -277,7 +273,6 @@ class MemoizedSymmetricUnaryEncoding(MemoizedUnaryEncoding):
         return SymmetricUnaryEncoding(epsilon, self.d)
 
 
-@dataclass(frozen=True)
 class MemoizedOptimizedUnaryEncoding(MemoizedUnaryEncoding):
     """``oue`` over flips."""
 

@@ -4,7 +4,6 @@ Kairouz, Bonawitz, Ramage, ICML 2016 (k-ary randomized response); Wang et al., U
 4.1 (direct encoding); Warner 1965 at d = 2.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -12,7 +11,6 @@ from dither_protocol.errors import MechanismError
 from dither_protocol.mechanisms.shapes import IndexReports, TwoWeights
 
 
-@dataclass(frozen=True)
 class GeneralizedRandomizedResponse(IndexReports, TwoWeights):
     """Report the truth with weight ``truth_weight``, each other value with weight ``lie_weight``."""
 
@@ -37,7 +35,6 @@ class GeneralizedRandomizedResponse(IndexReports, TwoWeights):
         return self.q_exact
 
 
-@dataclass(frozen=True)
 class RandomizedResponse(GeneralizedRandomizedResponse):
     """``grr`` at d = 2, by the name that the survey literature knows it by."""
 

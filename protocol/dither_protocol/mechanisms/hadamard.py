@@ -3,7 +3,6 @@
 Acharya, Sun, Zhang, AISTATS 2019, with one block.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +10,6 @@ from typing import ClassVar
 from dither_protocol.mechanisms.shapes import IndexReports, TwoWeights
 
 
-@dataclass(frozen=True)
 class HadamardResponse(IndexReports, TwoWeights):
     """Value v supports the indexes y in [K] with an even number of common bits of v+1 and y.
 

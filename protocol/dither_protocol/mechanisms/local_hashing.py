@@ -4,7 +4,6 @@ Wang et al., USENIX Security 2017, section 4.4 (`olh`); Bassily and Smith, STOC 
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -15,7 +14,6 @@ from dither_protocol.mechanisms.shapes import TwoWeights
 from dither_protocol.mechanisms.weights import exp_plus_one, rounded
 
 
-@dataclass(frozen=True)
 class LocalHashing(TwoWeights):
     """A 32-bit seed that the device draws, and the randomised bucket of the value under the seed's hash.
 
@@ -63,7 +61,6 @@ class LocalHashing(TwoWeights):
         return forms.unpack_pair(packed)
 
 
-@dataclass(frozen=True)
 class OptimizedLocalHashing(LocalHashing):
     """``olh``: about e^epsilon + 1 buckets, where the variance is least."""
 
@@ -74,7 +71,6 @@ class OptimizedLocalHashing(LocalHashing):
         return max(2, rounded(exp_plus_one(self.epsilon)))
 
 
-@dataclass(frozen=True)
 class BinaryLocalHashing(LocalHashing):
     """``blh``: two buckets."""
 

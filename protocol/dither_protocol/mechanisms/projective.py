@@ -4,7 +4,6 @@ Feldman, Nelson, Nguyen, Talwar, ICML 2022 (arXiv:2203.00194), projective geomet
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Final
@@ -33,7 +32,6 @@ def primes_from(start: int) -> Iterator[int]:
         candidate += 1
 
 
-@dataclass(frozen=True)
 class ProjectiveGeometryResponse(IndexReports, TwoWeights):
     """Points orthogonal to the true value's point weigh ``truth_weight`` each, the others ``lie_weight``.
 

@@ -1,6 +1,5 @@
 """What several families share: the two weights of a report, and reports that are one number."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import ClassVar
@@ -10,7 +9,6 @@ from dither_protocol.mechanisms.base import Form, Mechanism
 from dither_protocol.mechanisms.weights import SCALE, exp_floor, log_ratio
 
 
-@dataclass(frozen=True)
 class TwoWeights(Mechanism):
     """Every report that favours the truth weighs ``truth_weight``, every other one ``lie_weight``.
 
@@ -32,7 +30,6 @@ class TwoWeights(Mechanism):
         return log_ratio(self.truth_weight, self.lie_weight)
 
 
-@dataclass(frozen=True)
 class IndexReports(Mechanism):
     """Reports are one number below ``counters``, and a cell counts how often each came."""
 

@@ -3,7 +3,6 @@
 Ye and Barg, IEEE Transactions on Information Theory 64(8), 2018; Wang et al., arXiv:1607.08025.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -15,7 +14,6 @@ from dither_protocol.mechanisms.shapes import TwoWeights
 from dither_protocol.mechanisms.weights import exp_plus_one
 
 
-@dataclass(frozen=True)
 class SubsetSelection(TwoWeights):
     """A subset of w values: each one that holds the truth weighs ``truth_weight``, each other ``lie_weight``."""
 

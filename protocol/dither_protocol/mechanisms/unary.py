@@ -5,7 +5,6 @@ Wang et al., USENIX Security 2017, section 4.3; `sue` is the one-time basic RAPP
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +15,6 @@ from dither_protocol.mechanisms.base import Form, Mechanism
 from dither_protocol.mechanisms.weights import SCALE, flip_threshold, log_ratio
 
 
-@dataclass(frozen=True)
 class UnaryEncoding(Mechanism):
     """A one-hot vector whose bits are randomised independently with thresholds out of 2^32."""
 
@@ -65,7 +63,6 @@ class UnaryEncoding(Mechanism):
         return forms.encode_base64url(packed)
 
 
-@dataclass(frozen=True)
 class SymmetricUnaryEncoding(UnaryEncoding):
     """``sue``: every bit is flipped with the same probability 1/(e^(epsilon/2) + 1)."""
 
@@ -80,7 +77,6 @@ class SymmetricUnaryEncoding(UnaryEncoding):
         return SCALE - self.noise_threshold
 
 
-@dataclass(frozen=True)
 class OptimizedUnaryEncoding(UnaryEncoding):
     """``oue``: the true bit is a fair coin, every other bit is 1 with probability 1/(e^epsilon + 1)."""
 

@@ -171,6 +171,8 @@ class Metric:
         Raises:
             DimensionError: a missing, unknown or wrongly typed dimension, or a value outside its list.
         """
+        if dimensions is None and not self.dimensions:
+            return ()
         given = {} if dimensions is None else dimensions
         if not isinstance(given, Mapping) or not all(
             isinstance(name, str) and isinstance(value, str) for name, value in given.items()
