@@ -96,12 +96,11 @@ def _write(document: dict[str, Any], *, whole: bool) -> None:
 
 
 def _table(found: Sequence[Curve]) -> Table:
-    table = Table("size", "cost", "smallest", "largest", "exponent", "knee")
+    table = Table("cost", "smallest", "largest", "exponent", "knee")
     for curve in found:
         shown = curve.as_json()
         points, unit = shown["points"], shown["unit"]
         table.add_row(
-            shown["size"],
             shown["title"],
             cost_text(points[0][1], unit),
             cost_text(points[-1][1], unit),

@@ -17,6 +17,8 @@ MOST_EXPONENT: Final = 1.15
 
 DECADE: Final = 10.0
 _FEWEST_POINTS: Final = 3
+_LITTLE: Final = 0.25
+"""A part that grows, and is less than this of the cost at the largest size, makes no knee."""
 
 Points = Sequence[tuple[float, float]]
 """(size, cost), by rising size; both positive."""
@@ -99,7 +101,7 @@ def faster_than_linear(points: Points) -> bool:
 
 
 def knee_words(points: Points, what: str) -> str:
-    """The knee in words: where the size begins to matter.
+    """The size from which on the cost is in proportion to it, in words.
 
     Args:
         points: of the curve.
@@ -107,19 +109,17 @@ def knee_words(points: Points, what: str) -> str:
     """
     fitted = line(points)
     least, most = points[0][0], points[-1][0]
-    share = fitted.each * most / (fitted.fixed + fitted.each * most)
-    if share < 0.25:
-        return f"none: the same up to {_number(most)} {what}"
+    if fitted.each * most < _LITTLE * (fitted.fixed + fitted.each * most):
+        return f"none up to {_number(most)} {what}"
     if fitted.knee <= least:
         return f"in proportion from {_number(least)} {what} on"
     if fitted.knee >= most:
-        return f"beyond {_number(most)} {what}: still mostly constant there"
-    return f"about {_number(fitted.knee)} {what}: constant below, in proportion above"
+        return f"beyond {_number(most)} {what}"
+    return f"about {_number(fitted.knee)} {what}"
 
 
 def _number(size: float) -> str:
     """Two digits are all that a knee has."""
     if size < 10:
         return f"{size:.2g}"
-    digits = 1 - math.floor(math.log10(size))
-    return f"{round(size, digits):,.0f}"
+    return f"{round(size, 1 - math.floor(math.log10(size))):,.0f}"

@@ -1,4 +1,4 @@
-"""The curves of growth as one HTML page that needs no other file: with the head and the drawing of `dither simulate`."""
+"""The curves of growth as one HTML page that needs no other file, drawn as the page of `dither simulate` is."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -94,13 +94,16 @@ function all() {
   for (const [id, curves] of charts) {
     const lines = curves.map((curve, i) => {
       const hue = i % HUES.length, dash = (i + Math.floor(i / HUES.length)) % DASHES.length;
-      return line(safe(curve.title), curve.points.map((point) => point[0]), curve.points.map((point) => point[1]), hue, {
+      const [x, y] = [0, 1].map((place) => curve.points.map((point) => point[place]));
+      return line(safe(curve.title), x, y, hue, {
         mode: "lines+markers", line: { color: colour(HUES[hue]), dash: DASHES[dash], width: 2 },
-        marker: { color: colour(HUES[hue]), symbol: MARKS[dash], size: 6 }, hovertemplate: "%{x:,}: %{y:.3~s}" + curve.unit,
+        marker: { color: colour(HUES[hue]), symbol: MARKS[dash], size: 6 },
+        hovertemplate: "%{x:,}: %{y:.3~s}" + curve.unit,
       });
     });
-    const log = { type: "log", dtick: 1, exponentformat: "SI" };
-    draw(id, lines, layout(axis(curves[0].size, log), axis(curves[0].unit === "s" ? "seconds" : "bytes", { ...log, tickformat: "~s" }), {
+    const log = { type: "log", dtick: 1, tickformat: "~s" };
+    const unit = curves[0].unit === "s" ? "seconds" : "bytes";
+    draw(id, lines, layout(axis(curves[0].size, log), axis(unit, log), {
       hovermode: "closest", legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top", font: { size: 11 } },
     }));
   }

@@ -54,16 +54,26 @@ class OperatorLooks:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, name="operator", daemon=True)
 
+    def warm(self, rounds: int = 4) -> None:
+        """Some rounds without a pause: each process of the server loads now what it loads but once."""
+        with self._session() as session:
+            for path in self._places * rounds:
+                self._note(session, path)
+
     def _look(self) -> None:
-        with requests.Session() as session:
-            session.trust_env = False  # a proxy has no business between a machine and itself
-            session.headers["Connection"] = "close"  # so that each process of the server has its share
-            session.headers["Authorization"] = f"Bearer {self._token}"  # of the API; pages go by the cookie
-            self._note(session, "/login", {"token": self._token})
+        with self._session() as session:
             for path in cycle(self._places):
                 if self._ended.wait(self._every_s):
                     return
                 self._note(session, path)
+
+    def _session(self) -> requests.Session:
+        session = requests.Session()
+        session.trust_env = False  # a proxy has no business between a machine and itself
+        session.headers["Connection"] = "close"  # so that each process of the server has its share
+        session.headers["Authorization"] = f"Bearer {self._token}"  # of the API; pages go by the cookie
+        self._note(session, "/login", {"token": self._token})
+        return session
 
     def _note(self, session: requests.Session, path: str, parameters: Any = None) -> None:
         began = time.monotonic()

@@ -17,7 +17,7 @@ _AT_ONCE: Final = 8_000
 _KEPT_S: Final = 3 * 86_400
 
 
-def remember(store_url: str, ids: int) -> None:
+def remember(store: Store, ids: int) -> None:
     """Let a store remember so many random ids until today, beside whatever it remembers.
 
     Their sets are not those that new batches go to, whose date is a later one where metrics have late days.
@@ -25,18 +25,14 @@ def remember(store_url: str, ids: int) -> None:
     Raises:
         StoreUnavailableError: it does not answer.
     """
-    store = Store(store_url)
     until = datetime.now(UTC).date().isoformat()
-    try:
-        keys = [PartitionKeys(tag).seen(until) for tag in partition_tags(store.open() or 0)]
-        for begin in range(0, ids, _AT_ONCE):
-            parts: dict[str, list[bytes]] = defaultdict(list)
-            for batch_id in _fresh(min(_AT_ONCE, ids - begin)):
-                parts[keys[partition_of(batch_id, len(keys))]].append(batch_id)
-            store.commands([("SADD", key, *found) for key, found in parts.items()])
-        store.commands([("EXPIRE", key, _KEPT_S) for key in keys])
-    finally:
-        store.close()
+    keys = [PartitionKeys(tag).seen(until) for tag in partition_tags(store.open() or 0)]
+    for begin in range(0, ids, _AT_ONCE):
+        parts: dict[str, list[bytes]] = defaultdict(list)
+        for batch_id in _fresh(min(_AT_ONCE, ids - begin)):
+            parts[keys[partition_of(batch_id, len(keys))]].append(batch_id)
+        store.commands([("SADD", key, *found) for key, found in parts.items()])
+    store.commands([("EXPIRE", key, _KEPT_S) for key in keys])
 
 
 def _fresh(count: int) -> list[bytes]:

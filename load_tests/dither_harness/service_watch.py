@@ -11,9 +11,12 @@ from dither_estimator.stats import read_stats
 from dither_estimator.store import Store, StoreUnavailableError
 from dither_fleet.flatness import Series
 from dither_fleet.usage import Usage, usage_of
-from dither_harness.service_process import STORE, ServiceProcess
+from dither_harness.remembering import remember
+from dither_harness.service_process import ServiceProcess
 
 _JOIN_LIMIT_S: Final = 30.0
+_SHRUNK_AFTER_S: Final = 3.0
+_IDLE_LIMIT_S: Final = 120.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class StoreState:
     Attributes:
         used_bytes: memory that it says it uses.
         ids: of batches that are to be remembered.
-        ids_bytes: of memory for them.
+        ids_bytes: of memory for them. The server's own estimate; of those that it was given for the run, what they
+            were seen to take.
         backlog_bytes: accepted and not yet counted.
         keys: all of its keys.
         log_bytes: its append-only file.
@@ -72,26 +76,49 @@ class ServiceWatch:
         self.samples: list[Sample] = []
         self._service, self._every_s = service, every_s
         self._store = Store(service.store_url)
+        self._estimate_off_bytes = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="service-watch", daemon=True)
+
+    def remember(self, ids: int) -> None:
+        """Give the store so many ids of earlier batches, and see what they take.
+
+        Raises:
+            StoreUnavailableError: it does not answer.
+        """
+        before = self._store_state()
+        remember(self._store, ids)
+        self._wait_idle()
+        after = self._store_state()
+        used = after.used_bytes - before.used_bytes
+        self._estimate_off_bytes = after.ids_bytes - before.ids_bytes - used
+
+    def _wait_idle(self) -> None:
+        """Until the store does not write its log anew, and has shrunk the buffers of what it was sent."""
+        deadline = time.monotonic() + _IDLE_LIMIT_S
+        while time.monotonic() < deadline:
+            time.sleep(_SHRUNK_AFTER_S)
+            if not self._store.information("persistence")[0].get("aof_rewrite_in_progress"):
+                return
 
     def look(self) -> Sample:
         """The service now."""
         usages = {role: usage_of(pid) for role, pid in self._service.pids().items()}
         found = {role: usage for role, usage in usages.items() if usage is not None}
-        return Sample(time.monotonic(), found, self._store_state())
-
-    def _store_state(self) -> StoreState | None:
         try:
-            stats = read_stats(self._store, Calendar(self._store, Definitions(self._store)))
-            keyspace = self._store.information("keyspace")[0]
-            persistence = self._store.information("persistence")[0]
+            state = self._store_state()
         except StoreUnavailableError:
-            return None
+            state = None
+        return Sample(time.monotonic(), found, state)
+
+    def _store_state(self) -> StoreState:
+        stats = read_stats(self._store, Calendar(self._store, Definitions(self._store)))
+        keyspace = self._store.information("keyspace")[0]
+        persistence = self._store.information("persistence")[0]
         return StoreState(
             used_bytes=sum(node.used_bytes for node in stats.nodes),
             ids=sum(each.ids for each in stats.seen),
-            ids_bytes=sum(each.bytes for each in stats.seen),
+            ids_bytes=sum(each.bytes for each in stats.seen) - self._estimate_off_bytes,
             backlog_bytes=sum(each.backlog_bytes for each in stats.partitions),
             keys=int(keyspace.get("db0", {}).get("keys", 0)),
             log_bytes=int(persistence.get("aof_current_size", 0)),

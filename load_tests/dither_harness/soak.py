@@ -29,7 +29,6 @@ from dither_fleet.faults import Faults
 from dither_fleet.load_run import LoadRun
 from dither_harness.machine import machine_text
 from dither_harness.operator_looks import OperatorLooks
-from dither_harness.remembering import remember
 from dither_harness.service_process import ServiceProcess
 from dither_harness.service_watch import ServiceWatch
 from dither_harness.soak_log import head_text, log_text, row_text, soak_document
@@ -98,9 +97,6 @@ def soak(plan: SoakPlan, folder: Path, say: Callable[[str], None]) -> Soaked:
     registry.write_text(successor(text) or text, "utf-8")
     with ServiceProcess(folder / "state", registry, workers=plan.workers) as service:
         service.wait_ready()
-        if plan.remembered:
-            say(f"the store is given {plan.remembered:,} ids of earlier batches ...")
-            remember(service.store_url, plan.remembered)
         result, watch, looks, begins = _loaded(plan, service, registry, say)
         exit_codes.append(service.stop())
     looked = Looked(dict(looks.answers), dict(looks.wrong), looks.latencies)
@@ -113,10 +109,13 @@ def _loaded(
     metrics = load_registry(registry)
     target = service.target()
     begins = [0.0]
-    with (
-        ServiceWatch(service, plan.every_s) as watch,
-        OperatorLooks(target.url, service.operator_token, list(metrics.metrics), _LOOK_EVERY_S) as looks,
-    ):
+    watch = ServiceWatch(service, plan.every_s)
+    if plan.remembered:
+        say(f"the store is given {plan.remembered:,} ids of earlier batches ...")
+        watch.remember(plan.remembered)
+    looks = OperatorLooks(target.url, service.operator_token, list(metrics.metrics), _LOOK_EVERY_S)
+    looks.warm()
+    with watch, looks:
         news = _News(watch, say, begins)
         result = simulate(
             plan.load(len({metric.period for metric in metrics})), target, Watcher(sending=news.sending)

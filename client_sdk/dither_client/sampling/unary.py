@@ -11,7 +11,6 @@ from dither_protocol.mechanisms.forms import encode_base64url
 from dither_protocol.mechanisms.unary import UnaryEncoding
 from dither_protocol.mechanisms.weights import SCALE_BITS
 
-
 _LITTLE: Literal["little"] = "little"
 
 
@@ -57,7 +56,7 @@ def _fold(threshold: int, count: int) -> _Fold:
     return _Fold(numbers.size, numbers, digits, little, (1 << count) - 1)
 
 
-def bernoulli_bits(threshold: int, count: int, digits: Callable[[int], bytes] = entropy.random_bytes) -> int:
+def bernoulli_bits(threshold: int, count: int, digits: Callable[[int], bytes] | None = None) -> int:
     """``count`` independent bits as one integer, each 1 with probability exactly threshold / 2^32.
 
     A bit is 1 where a uniform 32-bit number lies below the threshold. Comparing from the lowest digit up, a 1
@@ -72,7 +71,7 @@ def bernoulli_bits(threshold: int, count: int, digits: Callable[[int], bytes] = 
         digits: gives so many uniform bytes; the operating system's unless told otherwise.
     """
     fold = _fold(threshold, count)
-    return fold.bits(digits(fold.size))
+    return fold.bits((digits or entropy.random_bytes)(fold.size))
 
 
 def sample(mechanism: Mechanism, index: int) -> str:

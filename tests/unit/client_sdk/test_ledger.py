@@ -6,8 +6,10 @@ from datetime import date, timedelta
 import pytest
 
 from dither_client import RecordStatus
-from dither_client.ledger import Charge, Limits, charge, nano_charge, spent, strictest, summary
+from dither_client.ledger import Charge, Limits, nano_charge, spent, strictest
+from dither_client.spending import summary
 from dither_client.state import State
+from support.bookings import charged
 
 TODAY = date(2026, 11, 29)
 FREE = Limits(None, None)
@@ -21,7 +23,7 @@ def _charge(state: State, item: Charge, limits: Limits, today: date = TODAY) -> 
     """As the client does it: what is not queued is rolled back."""
     status = RecordStatus.QUEUED
     with suppress(_Refused), state.transaction() as connection:
-        status = charge(connection, item, today, limits)
+        status = charged(connection, item, today, limits)
         if status is not RecordStatus.QUEUED:
             raise _Refused
     return status

@@ -16,18 +16,18 @@ from dither_client.ledger import (
     NANO,
     Charge,
     Limits,
-    charge,
     limits_of,
     nano_charge,
     spent,
-    summary,
 )
+from dither_client.spending import summary
 from dither_client.state import State
 from dither_protocol import mechanism, registry_from_document
 from dither_protocol.accounting import renyi
 from dither_protocol.accounting.loss import MIN_DELTA, PrivacyLoss
 from dither_protocol.accounting.renyi import RenyiFilter, renyi_total
 from dither_protocol.registry import Privacy
+from support.bookings import charged
 from support.clients import make_client
 from support.groups import Clock
 from support.memo import memo_document
@@ -48,7 +48,7 @@ def _book(state: State, number: int, epsilon: float, limits: Limits, kind: str |
     status = QUEUED
     item = Charge("m", 1, str(number), "()", nano_charge(epsilon))
     with suppress(_Refused), state.transaction() as connection:
-        status = charge(connection, item, TODAY, limits, kind)
+        status = charged(connection, item, TODAY, limits, kind)
         if status is not QUEUED:
             raise _Refused
     return status

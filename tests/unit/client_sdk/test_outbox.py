@@ -7,8 +7,10 @@ from datetime import date
 import pytest
 
 from dither_client import outbox
-from dither_client.state import State, read_total
+from dither_client.balance import QUEUED_BYTES, QUEUED_REPORTS, read_total
+from dither_client.state import State
 from dither_protocol.wire import MAX_BODY_BYTES, MAX_REPORTS, decode_json, parse_envelope
+from support.bookings import queued
 
 TODAY = date(2026, 11, 29)
 NOW = 1_000_000.0
@@ -30,13 +32,13 @@ def _report(
     due_at: float = NOW,
     owner: str = ME,
 ) -> outbox.OpenReport:
-    return outbox.OpenReport(owner, due_at, period, last_date, body)
+    return outbox.OpenReport(owner, due_at, period, last_date and last_date.isoformat(), body)
 
 
 def _add(state: State, *reports: outbox.OpenReport) -> None:
     with state.transaction() as connection:
         for report in reports:
-            assert outbox.add(connection, report, 10_000, 1 << 30)
+            assert queued(connection, report)
 
 
 def _seal(state: State, *, everything: bool = False, alone: bool = False, owner: str = ME) -> None:
@@ -61,7 +63,7 @@ def _taken(state: State, owner: str = ME) -> list[outbox.Batch]:
 
 def _totals(state: State) -> tuple[int, int]:
     with state.transaction() as connection:
-        return read_total(connection, outbox.QUEUED_REPORTS), read_total(connection, outbox.QUEUED_BYTES)
+        return read_total(connection, QUEUED_REPORTS), read_total(connection, QUEUED_BYTES)
 
 
 def _sealed(state: State, *reports: outbox.OpenReport) -> list[outbox.Batch]:
@@ -276,7 +278,7 @@ def test_the_queue_is_full_at_its_limit_and_not_before(reports: int, size: int) 
     for count, fits in ((3, True), (4, False)):
         state = State(None)
         with state.transaction() as connection:
-            taken = [outbox.add(connection, _report(), reports, size) for _ in range(count)]
+            taken = [queued(connection, _report(), reports, size) for _ in range(count)]
         assert taken[:3] == [True] * 3
         assert all(taken) is fits
         state.close()

@@ -15,6 +15,7 @@ from dither_client.errors import StateBrokenError
 from dither_client.owners import Owner
 from dither_client.state import State
 from dither_client.testing import MemoryTransport
+from support.bookings import queued
 from support.clients import make_client, wait_until
 
 _HOLDER = """
@@ -48,9 +49,7 @@ def _queue(state: State, owner: str) -> None:
     """One open report and one sealed batch of this owner."""
     with state.transaction(durable=True) as connection:
         for due_at in (0.0, 1.0):
-            outbox.add(
-                connection, outbox.OpenReport(owner, due_at, "day", None, '{"data":1}'), 100, 1_000_000
-            )
+            queued(connection, outbox.OpenReport(owner, due_at, "day", None, '{"data":1}'))
         connection.execute("UPDATE open_reports SET due_at = 9e9 WHERE due_at = 1.0")
         connection.execute(
             "INSERT INTO batches SELECT randomblob(16), owner, '2099-01-01', 1, 0, 0, '{}' FROM open_reports"

@@ -15,7 +15,7 @@ from dither_client.errors import (
     StateFullError,
     StateReentrantError,
 )
-from dither_client.state import State, add_to_total, add_to_totals, read_note, read_total, write_note
+from dither_client.state import State, read_note, write_note
 from support.clients import state_bytes
 
 REPORT = outbox.OpenReport("me", 0.0, "day", None, '{"data":1}')
@@ -33,7 +33,7 @@ def test_a_transaction_that_raises_leaves_nothing_behind(tmp_path: Path) -> None
     def fail_half_way() -> None:
         with made.transaction() as connection:
             connection.execute("INSERT INTO charges VALUES ('m', 1, 'w', '()', 1)")
-            outbox.add(connection, REPORT, 10, 1_000)
+            outbox.add(connection, REPORT)
             raise RuntimeError("half way")
 
     with pytest.raises(RuntimeError, match="half way"):
@@ -258,17 +258,13 @@ def test_dropping_traces_leaves_nothing_erased_in_any_file(tmp_path: Path) -> No
     made.close()
 
 
-def test_notes_and_sums_are_kept() -> None:
-    """A note is replaced and removed; a sum begins at zero."""
+def test_notes_are_kept() -> None:
+    """A note is replaced and removed."""
     made = State(None)
     with made.transaction() as connection:
         for value in ("1", "2", None):
             write_note(connection, "a", value)
             assert read_note(connection, "a") == value
-        add_to_total(connection, "s", 5)
-        add_to_total(connection, "s", -2)
-        add_to_totals(connection, ("s", 1), ("t", 2))
-        assert [read_total(connection, scope) for scope in ("s", "t", "u")] == [4, 2, 0]
     made.close()
 
 
