@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEED ?=
 HISTORIES ?= $(if $(SEED),1,300)
+MINUTES ?= 15
+OUT ?= load_tests/results
 ROOMS := protocol client_sdk server estimator cli load_tests
 CODE := $(ROOMS) tests bench examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos check format bench clean
+.PHONY: help setup demo run test chaos check format bench soak crowd clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +50,12 @@ format: setup ## Format the code
 
 bench: setup ## Measure, as ratios in one run, and write bench/results.json
 	$(BIN)/python bench/run.py
+
+soak: setup ## Load the service for MINUTES (15), watch its memory; writes OUT/soak.txt and soak.json
+	$(BIN)/python -m dither_harness.soak --minutes $(MINUTES) --remembered 3000000 --out $(OUT)
+
+crowd: setup ## Send three times its capacity at the service; writes OUT/crowd.txt and crowd.json
+	$(BIN)/python -m dither_harness.crowd --out $(OUT)
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -29,7 +29,7 @@ from dither_cli.simulate_series import simulation_document
 from dither_fleet.faults import Faults, FaultsError
 from dither_fleet.load_run import LoadRun, orders
 from dither_fleet.making import Fleetwide
-from dither_fleet.profiles import PROFILES
+from dither_fleet.profiles import CROWD_TIMES, PROFILES
 from dither_protocol.errors import DitherError
 from dither_protocol.registry import load_registry
 
@@ -83,6 +83,13 @@ def _load_options(command: Callable[..., None]) -> Callable[..., None]:
                 show_default=True,
                 type=click.Choice(list(PROFILES)),
                 help="When they come; all but steady need a --rate.",
+            ),
+            click.option(
+                "--crowd-times",
+                default=CROWD_TIMES,
+                show_default=True,
+                type=click.FloatRange(1, 100),
+                help="Of flash-crowd: so many times the rate before and after it.",
             ),
             click.option(
                 "--faults",
@@ -178,6 +185,7 @@ def simulate_command(
     days: int,
     rate: float | None,
     profile: str,
+    crowd_times: float,
     faults: Faults,
     seed: int,
     processes: int,
@@ -207,7 +215,9 @@ def simulate_command(
         raise click.UsageError(f"--devices times --days may be at most {MAX_DEVICE_DAYS:,}")
     if in_process and (server or state_dir):
         raise click.UsageError("--in-process goes with neither --server nor --state-dir")
-    plan = Plan(devices, days, seed, faults, profile, rate, processes, connections, time_limit_s, together)
+    plan = Plan(
+        devices, days, seed, faults, profile, rate, processes, connections, time_limit_s, together, crowd_times
+    )
     job = _Job(plan, registry, json_file, html_file, Console(highlight=False))
     with _clean_end():
         target = find_target(

@@ -27,6 +27,7 @@ def simulation_document(result: Result) -> dict[str, Any]:
             "devices": plan.devices,
             "days": plan.days,
             "profile": plan.profile,
+            "crowd_times": plan.crowd_times if plan.profile == "flash-crowd" else None,
             "rate": plan.rate,
             "faults": str(plan.faults),
             "seed": plan.seed,

@@ -34,8 +34,10 @@ def test_the_exponent_of_a_power_is_that_power(law: Callable[[float], float], ex
 def test_the_upper_half_is_judged() -> None:
     """By logarithm: what is fixed counts no more there, so a line has nearly exponent 1."""
     points = _curve(lambda x: 100 + x)
-    assert [size for size, _ in upper(points)] == [size for size in SIZES if size >= math.sqrt(10 * 1e6) * 0.999]
-    assert exponent(points) < 0.8
+    assert [size for size, _ in upper(points)] == [
+        size for size in SIZES if size >= math.sqrt(10 * 1e6) * 0.999
+    ]
+    assert exponent(points) < 0.9
     assert exponent(upper(points)) == pytest.approx(1.0, abs=0.02)
 
 

@@ -267,3 +267,55 @@ def test_other_paths_and_methods_are_problems_too(client):
         assert (answer.status_code, answer.json["type"], answer.mimetype) == (
             404, "not-found", "application/problem+json",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", " application/json"])
+def test_a_content_type_may_say_more(client, kind):
+    """Its case and its parameters do not matter (RFC 9110 section 8.3.1)."""
+    assert _post(client, batch(), Content_Type=kind).status_code == 202
+
+
+@pytest.mark.parametrize("length", ["", "x", "-1", "1e3", "²", "0" * 5_000, "9" * 5_000, str(MAX_BODY_BYTES)])
+def test_a_length_that_is_not_that_of_the_body_is_no_batch(client, store, length):
+    """What no web server should hand on is refused all the same, and leaves no trace."""
+    before = store.dump()
+    answer = client.post(
+        "/v1/reports",
+        data=json.dumps(batch()).encode(),
+        headers={"Content-Type": "application/json"} | bearer(INGEST_KEY),
+        environ_overrides={"CONTENT_LENGTH": length},
+    )
+    assert answer.status_code in (400, 413), answer.text
+    assert answer.mimetype == "application/problem+json"
+    assert store.dump() == before
+
+
+def test_the_answer_has_the_headers_of_all_answers(client):
+    """Nothing keeps it, nothing guesses what it is."""
+    answer = _post(client, batch())
+    assert dict(answer.headers) == {
+        "Content-Type": "application/json",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+        "Content-Length": str(len(answer.data)),
+    }
+
+
+def test_the_framework_alone_gives_the_same_route(client, store):
+    """Its view is the route that stands before it."""
+    app = client.application
+    before = app.wsgi_app
+    app.wsgi_app = type(app).wsgi_app.__get__(app)
+    document = batch()
+    assert _post(client, document).json == {"accepted": 1, "duplicate": False, "rejected": []}
+    app.wsgi_app = before
+    assert _post(client, document).json["duplicate"] is True
+
+
+def test_a_fault_of_ours_is_logged_and_says_nothing(client, monkeypatch, caplog):
+    """500, as everywhere."""
+    monkeypatch.setattr("dither_server.ingest.read_json", lambda body: 1 // 0)
+    answer = _post(client, batch())
+    assert (answer.status_code, answer.json["type"]) == (500, "internal-error")
+    assert "ZeroDivisionError" in caplog.text
+    assert "Zero" not in answer.text
