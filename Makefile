@@ -12,10 +12,10 @@ ROOMS := protocol client_sdk server estimator cli load_tests
 CODE := $(ROOMS) tests bench examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos check format bench soak crowd clean
+.PHONY: help setup demo run test chaos check format bench bench-check bench-growth bench-peers soak crowd clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with everything pinned in constraints.txt
 
@@ -51,6 +51,15 @@ format: setup ## Format the code
 bench: setup ## Measure, as ratios in one run, and write bench/results.json
 	$(BIN)/python bench/run.py
 
+bench-check: setup ## Measure again, fail where a row is over 25 % worse than in bench/results.json
+	$(BIN)/python bench/run_check.py
+
+bench-growth: setup ## Measure how time and memory grow with reports, values, metrics and cells; writes bench/GROWTH.md
+	$(BIN)/python bench/growth.py
+
+bench-peers: setup ## Measure research libraries of the field beside Dither, and write bench/results-peers.json
+	$(BIN)/python bench/run_peers.py --python $(PYTHON)
+
 soak: setup ## Load the service for MINUTES (15), watch its memory; writes OUT/soak.txt and soak.json
 	$(BIN)/python -m dither_harness.soak --minutes $(MINUTES) --remembered 3000000 --out $(OUT)
 
@@ -58,4 +67,4 @@ crowd: setup ## Send three times its capacity at the service; writes OUT/crowd.t
 	$(BIN)/python -m dither_harness.crowd --out $(OUT)
 
 clean: ## Remove .venv and everything built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,9 +19,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from growth_cost import Point
 from growth_curves import SUITES, Curve, Suite, curves
 from growth_page import page
-from growth_parts import Point
 from growth_words import cost_text, exponent_text, with_tables
 from harness import machine
 
@@ -35,7 +35,7 @@ def main() -> int:
     console = Console()
     suites = [suite for suite in SUITES if not given.only or suite.key in given.only]
     found = list(curves(_measure(suites, console, quick=given.quick)))
-    document = {"machine": machine(), "curves": [curve.as_json() for curve in found]}
+    document: dict[str, Any] = {"machine": machine(), "curves": [curve.as_json() for curve in found]}
     whole = not given.quick and not given.only
     _write(document, whole=whole)
     console.print(_table(found))

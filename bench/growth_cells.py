@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,18 +13,17 @@ from dither_estimator.store import Store as WorkerStore
 from dither_estimator.worker import Worker
 from dither_protocol.registry import registry_from_document
 from dither_protocol.storage import estimate_field
+from growth_cost import Point, cost, cost_each
 from growth_parts import (
     Ground,
-    Point,
     check_settled,
-    cost,
-    cost_each,
     count_all,
     ground,
     read,
     rested_read,
     settle,
     sign_in,
+    worker_peak_bytes,
 )
 from own_store import used_bytes
 
@@ -71,13 +71,13 @@ def measure(cells: int) -> Iterator[Point]:
             yield Point("cells/publish-all", cells, cost(lambda: settle(worker), store.redis).both_s)
         check_settled(store)
         yield Point("cells/store-memory", cells, used_bytes(store.redis) - empty)
-        restarting = cost(lambda: _restart(store), store.redis, repeats=2)
-        yield Point("cells/restart", cells, restarting.both_s)
-        yield Point("cells/worker-memory", cells, restarting.peak_bytes)
+        yield Point("cells/restart", cells, cost(lambda: _restart(store), store.redis, repeats=2).both_s)
         with store.worker() as worker:
             settle(worker)
             yield from _few(store, worker, cells, names[-_CHANGED:])
         yield from _looks(store, cells)
+        _admit(store, names)
+        yield Point("cells/worker-memory", cells, worker_peak_bytes(store))
 
 
 def _few(store: Ground, worker: Worker, cells: int, changed: Sequence[str]) -> Iterator[Point]:
@@ -103,7 +103,7 @@ def _looks(store: Ground, cells: int) -> Iterator[Point]:
         ("window", f"/v1/metrics/m/estimates?from={newest}"),
         ("history", "/v1/metrics/m/estimates?dimensions=*"),
     ):
-        yield Point(f"cells/{name}", cells, cost_each(lambda path=path: read(client, path)))
+        yield Point(f"cells/{name}", cells, cost_each(partial(read, client, path)))
     yield Point("cells/metric-page", cells, rested_read(client, "/metrics/m"))
 
 

@@ -8,8 +8,8 @@ import growth_cells
 import growth_domain
 import growth_registry
 import growth_reports
+from growth_cost import Point
 from growth_fit import MOST_EXPONENT, Points, exponent, knee_words, line, upper
-from growth_parts import Point
 
 SECONDS: Final = "s"
 BYTES: Final = "B"
@@ -69,7 +69,7 @@ TITLES: Final[Mapping[str, tuple[str, str]]] = {
     "reports/worker-store": ("the store meanwhile", SECONDS),
     "reports/worker-memory": ("memory of the process that counts, peak", BYTES),
     "reports/store-memory": ("store, after counting, without remembered ids", BYTES),
-    "reports/ids-memory": ("store, remembered batch ids (100 reports a batch)", BYTES),
+    "reports/ids-memory": ("store, remembered batch ids (20 reports a batch)", BYTES),
     "reports/estimate": ("one estimate of the counters", SECONDS),
     **{f"domain/encode {name}": (f"encode a report, {name}", SECONDS) for name in _MECHANISMS},
     **{f"domain/wire {name}": (f"a report's data on the wire, {name}", BYTES) for name in _MECHANISMS},

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from dither_estimator.publication import encode_document, estimate_document, win
 from dither_fleet import randomize_many
 from dither_protocol import mechanism
 from dither_protocol.registry import registry_from_document
-from growth_parts import Point, cost_each
+from growth_cost import Point, cost_each
 
 MECHANISMS: Final = ("grr", "oue", "subset", "olh", "hadamard", "projective")
 SIZES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096)
@@ -33,10 +34,10 @@ def measure(d: int) -> Iterator[Point]:
         packed = b"".join(map(oracle.pack, wire))
         counters, n = count_packed(oracle, packed)
         many = np.asarray(counters) * (_N // n)
-        yield Point(f"domain/encode {name}", d, cost_each(lambda oracle=oracle: randomize(oracle, d // 2)))
-        counting = cost_each(lambda oracle=oracle, packed=packed: count_packed(oracle, packed))
+        yield Point(f"domain/encode {name}", d, cost_each(partial(randomize, oracle, d // 2)))
+        counting = cost_each(partial(count_packed, oracle, packed))
         yield Point(f"domain/count {name}", d, counting / n)
-        decoding = cost_each(lambda oracle=oracle, many=many: estimate(oracle, many, _N))
+        decoding = cost_each(partial(estimate, oracle, many, _N))
         yield Point(f"domain/estimate {name}", d, decoding)
         yield Point(f"domain/wire {name}", d, sum(len(json.dumps(data)) for data in wire) / len(wire))
         if name == "oue":

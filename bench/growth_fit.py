@@ -111,8 +111,8 @@ def knee_words(points: Points, what: str) -> str:
     least, most = points[0][0], points[-1][0]
     if fitted.each * most < _LITTLE * (fitted.fixed + fitted.each * most):
         return f"none up to {_number(most)} {what}"
-    if fitted.knee <= least:
-        return f"in proportion from {_number(least)} {what} on"
+    if fitted.knee < 2 * least:
+        return "in proportion from the start"
     if fitted.knee >= most:
         return f"beyond {_number(most)} {what}"
     return f"about {_number(fitted.knee)} {what}"

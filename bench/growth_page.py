@@ -10,6 +10,8 @@ from dither_cli.simulate_page import filled, plotly_script
 from growth_words import cost_text, exponent_text
 
 _TITLE: Final = "How costs grow"
+_PLOT_PX: Final = 320
+_LEGEND_PX: Final = 20
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -47,13 +49,13 @@ def chart_of(curve: Mapping[str, Any]) -> str:
 
 
 def _sections(document: Mapping[str, Any]) -> Iterator[str]:
-    charts: dict[str, Mapping[str, Any]] = {}
+    charts: dict[str, list[Mapping[str, Any]]] = {}
     for curve in document["curves"]:
-        charts.setdefault(chart_of(curve), curve)
-    for key, curve in charts.items():
-        kind = key.partition("-")[2]
-        title = escape(f"{kind} by number of {curve['size']}".capitalize())
-        yield f'<section><h2>{title}</h2><div class="chart tall" id="{key}"></div></section>'
+        charts.setdefault(chart_of(curve), []).append(curve)
+    for key, found in charts.items():
+        title = escape(f"{key.partition('-')[2]} by number of {found[0]['size']}".capitalize())
+        style = f"height: {_PLOT_PX + _LEGEND_PX * len(found)}px"
+        yield f'<section><h2>{title}</h2><div class="chart" style="{style}" id="{key}"></div></section>'
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[str]:
@@ -104,7 +106,7 @@ function all() {
     const log = { type: "log", dtick: 1, tickformat: "~s" };
     const unit = curves[0].unit === "s" ? "seconds" : "bytes";
     draw(id, lines, layout(axis(curves[0].size, log), axis(unit, log), {
-      hovermode: "closest", legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top", font: { size: 11 } },
+      hovermode: "closest", legend: { x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 11 } },
     }));
   }
 }

@@ -1,22 +1,21 @@
-"""What the measurements of growth share: points, the cost of a piece of work, and a store of their own.
+"""What the measurements of growth share: a store of their own with a server's settings over it, workers and requests.
 
-Costs are processor time, not time: another program on the machine must not bend a curve. Each measurement runs in
-a fresh process, so its memory is its own.
+Each measurement runs in a fresh process, so its memory is its own.
 """
 
-import gc
 import json
 import os
-import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import redis
 from flask.testing import FlaskClient
@@ -31,6 +30,7 @@ from dither_server.app import create_app
 from dither_server.auth import key_hash
 from dither_server.settings import Settings
 from dither_server.store import Store as ServerStore
+from growth_cost import cost, memory_bytes
 from own_store import own_store
 
 INGEST_KEY: Final = "ingest"
@@ -40,38 +40,9 @@ _HIGH_WATER_BYTES: Final = 128 << 20
 _ADMIT: Final = files("dither_server").joinpath("scripts/admit.lua").read_bytes()
 _AT_ONCE: Final = 500
 _FOR_EVER_S: Final = 3_600.0
-_STATUS: Final = "/proc/self/status"
-_LONG_S: Final = 0.25
-"""What takes so long is not repeated for the least: its noise is small beside it."""
+_HANG_LIMIT_S: Final = 600.0
 _REST: Final = 12
 """The dashboard reuses its readings for ten times as long as they took."""
-
-
-class Point(NamedTuple):
-    """One measured cost.
-
-    Attributes:
-        curve: key of the curve that it belongs to.
-        size: what it was measured at.
-        cost: in the unit of the curve; positive.
-    """
-
-    curve: str
-    size: float
-    cost: float
-
-
-class Cost(NamedTuple):
-    """What a piece of work took: processor seconds here and in the store, and this process's memory at its peak."""
-
-    own_s: float
-    store_s: float
-    peak_bytes: float
-
-    @property
-    def both_s(self) -> float:
-        """Processor seconds here and in the store together."""
-        return self.own_s + self.store_s
 
 
 @dataclass(frozen=True)
@@ -157,43 +128,6 @@ def toml(value: dict[str, Any], path: tuple[str, ...] = ()) -> str:
     return "\n".join([*lines, *tables])
 
 
-def cost(work: Callable[[], object], store: redis.Redis | None = None, repeats: int = 1) -> Cost:
-    """The least that a piece of work took in some repeats."""
-    gc.collect()
-    least, least_store = float("inf"), float("inf")
-    _forget_peak()
-    for _ in range(repeats):
-        store_began = _store_cpu_s(store)
-        began = time.process_time()
-        work()
-        least = min(least, time.process_time() - began)
-        least_store = min(least_store, _store_cpu_s(store) - store_began)
-    return Cost(least, least_store, memory_bytes("VmHWM"))
-
-
-def cost_each(work: Callable[[], object], repeats: int = 5, least_s: float = 0.01) -> float:
-    """Processor seconds of a short piece of work: run often enough to be measured, the least of some repeats."""
-    work()
-    times = 1
-    while True:
-        began = time.process_time()
-        for _ in range(times):
-            work()
-        took = time.process_time() - began
-        if took >= least_s:
-            break
-        times *= 4 if took < least_s / 4 else 2
-    least = took / times
-    for _ in range(repeats - 1):
-        if took > _LONG_S:
-            break
-        began = time.process_time()
-        for _ in range(times):
-            work()
-        least = min(least, (time.process_time() - began) / times)
-    return least
-
-
 def count_all(worker: Worker) -> None:
     """Count until nothing waits."""
     while worker.count():
@@ -208,16 +142,20 @@ def settle(worker: Worker) -> None:
         pass
 
 
+def is_settled(store: Ground) -> bool:
+    """Whether everything is counted and published."""
+    keys = [PartitionKeys(tag) for tag in partition_tags(store.settings.partitions)]
+    return not any(store.redis.xlen(each.stream) or store.redis.hlen(each.dirty) for each in keys)
+
+
 def check_settled(store: Ground) -> None:
     """See that everything was counted and published: else a cost would be that of nothing.
 
     Raises:
         RuntimeError: it was not.
     """
-    for tag in partition_tags(store.settings.partitions):
-        keys = PartitionKeys(tag)
-        if store.redis.xlen(keys.stream) or store.redis.hlen(keys.dirty):
-            raise RuntimeError("the worker has left something undone")
+    if not is_settled(store):
+        raise RuntimeError("the worker has left something undone")
 
 
 def _admission(groups: Sequence[tuple[str, list[bytes]]]) -> Admission:
@@ -236,26 +174,27 @@ def _all_new(outcomes: Sequence[int]) -> None:
         raise RuntimeError("the store did not take a batch")
 
 
-def _store_cpu_s(store: redis.Redis | None) -> float:
-    if store is None:
-        return 0.0
-    found = store.info("cpu")
-    return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
+def worker_peak_bytes(store: Ground) -> float:
+    """The most memory of a real worker process, from its start until nothing is left to do and three seconds more.
 
-
-def memory_bytes(name: str = "VmRSS") -> float:
-    """The resident memory of this process; ``VmHWM`` for its peak. Where the system has no /proc, the peak for both."""
-    if not os.path.exists(_STATUS):
-        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    with open(_STATUS, encoding="ascii") as lines:
-        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))
-
-
-def _forget_peak() -> None:
-    """The peak of memory counts from now (Linux; elsewhere there is none)."""
-    if os.path.exists("/proc/self/clear_refs"):
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
-            control.write("5")
+    Raises:
+        RuntimeError: it does not come to an end.
+    """
+    given = {name: value for name, value in os.environ.items() if not name.startswith("DITHER_")}
+    command = [sys.executable, "-m", "dither_estimator.worker"]
+    environ = given | {"DITHER_STORE_URL": store.url}
+    process = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _HANG_LIMIT_S
+        while not is_settled(store):
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise RuntimeError("the worker has left something undone")
+            time.sleep(0.05)
+        time.sleep(3.0)
+        return memory_bytes("VmHWM", process.pid)
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -272,7 +211,7 @@ def read(client: FlaskClient, path: str) -> bytes:
     answer = client.get(path, headers=bearer(OPERATOR_KEY))
     if answer.status_code != 200:
         raise RuntimeError(f"{path}: {answer.status}")
-    return answer.data
+    return bytes(answer.data)
 
 
 def rested_read(client: FlaskClient, path: str) -> float:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +15,13 @@ from flask.testing import FlaskClient
 from dither_client import Client
 from dither_protocol.mechanisms.forms import encode_base64url
 from dither_protocol.registry import Registry, parse_registry, registry_from_document
+from growth_cost import Point, cost, cost_each, memory_bytes
 from growth_parts import (
     INGEST_KEY,
     Ground,
-    Point,
     bearer,
     check_settled,
-    cost,
-    cost_each,
     ground,
-    memory_bytes,
     read,
     rested_read,
     settle,
@@ -114,14 +112,14 @@ def _service(store: Ground, metrics: int) -> Iterator[Point]:
     for _ in range(3):
         _answers(store)
         with store.worker() as worker:
-            busy.append(cost(lambda worker=worker: settle(worker), store.redis).both_s)
+            busy.append(cost(partial(settle, worker), store.redis).both_s)
             check_settled(store)
-            idle.append(cost(lambda worker=worker: settle(worker), store.redis, repeats=3).both_s)
+            idle.append(cost(partial(settle, worker), store.redis, repeats=3).both_s)
     yield Point("metrics/busy-round", metrics, min(busy))
     yield Point("metrics/idle-round", metrics, min(idle))
     for name, path in _PAGES.items():
         read(client, path)
-        yield Point(f"metrics/{name}", metrics, cost_each(lambda path=path: read(client, path)))
+        yield Point(f"metrics/{name}", metrics, cost_each(partial(read, client, path)))
     yield Point("metrics/overview", metrics, rested_read(client, "/"))
 
 

@@ -1,4 +1,4 @@
-"""opendp: randomised response on a category and on a bit vector (RAPPOR's `sue`; it has no `oue`), and its debiasing."""
+"""opendp: randomised response on a category and on a bit vector (`sue`; it has no `oue`), and its debiasing."""
 
 import math
 import random

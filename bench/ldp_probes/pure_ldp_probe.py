@@ -14,7 +14,9 @@ _ENCODED = 2_000
 
 def _pair(name, d):
     options = {"grr": {}, "oue": {"use_oue": True}, "olh": {"use_olh": True}}[name]
-    client, server = {"grr": (DEClient, DEServer), "oue": (UEClient, UEServer), "olh": (LHClient, LHServer)}[name]
+    client, server = {"grr": (DEClient, DEServer), "oue": (UEClient, UEServer), "olh": (LHClient, LHServer)}[
+        name
+    ]
     zero_based = {"index_mapper": lambda value: value}
     return client(EPSILON, d, **options, **zero_based), server(EPSILON, d, **options, **zero_based)
 

@@ -216,7 +216,17 @@ def simulate_command(
     if in_process and (server or state_dir):
         raise click.UsageError("--in-process goes with neither --server nor --state-dir")
     plan = Plan(
-        devices, days, seed, faults, profile, rate, processes, connections, time_limit_s, together, crowd_times
+        devices,
+        days,
+        seed,
+        faults,
+        profile,
+        rate,
+        processes,
+        connections,
+        time_limit_s,
+        together,
+        crowd_times,
     )
     job = _Job(plan, registry, json_file, html_file, Console(highlight=False))
     with _clean_end():

@@ -49,27 +49,27 @@ class Balance(NamedTuple):
 
 
 _READ: Final = """
-SELECT (SELECT value FROM notes WHERE name = ?3),
-    (SELECT amount FROM totals WHERE scope = ?4),
-    (SELECT amount FROM totals WHERE scope = ?5),
-    (SELECT amount FROM totals WHERE scope = ?6),
-    (SELECT scope FROM totals WHERE scope >= ?1 AND scope <= ?2 ORDER BY scope DESC LIMIT 1),
-    (SELECT amount FROM totals WHERE scope >= ?1 AND scope <= ?2 ORDER BY scope DESC LIMIT 1)
+SELECT (SELECT value FROM notes WHERE name = ?),
+    (SELECT amount FROM totals WHERE scope = ?),
+    (SELECT amount FROM totals WHERE scope = ?),
+    (SELECT amount FROM totals WHERE scope = ?),
+    (SELECT scope FROM totals WHERE scope >= ? AND scope <= ? ORDER BY scope DESC LIMIT 1),
+    (SELECT amount FROM totals WHERE scope >= ? AND scope <= ? ORDER BY scope DESC LIMIT 1)
 """
 
 
 def read_balance(connection: sqlite3.Connection, today: date) -> Balance:
     """The balance on a UTC date, inside a transaction."""
-    names = _names(today)
+    days = _days(today)
+    names = (CONSENT, LIFETIME, QUEUED_REPORTS, QUEUED_BYTES, *days, *days)
     consent, for_life, reports, size, day, spent = connection.execute(_READ, names).fetchone()
-    return Balance(consent, for_life or 0, reports or 0, size or 0, day or names[0], spent or 0)
+    return Balance(consent, for_life or 0, reports or 0, size or 0, day or days[0], spent or 0)
 
 
 @lru_cache(maxsize=4)
-def _names(today: date) -> tuple[str, ...]:
-    """A day, the latest that counts as its own, both as ISO text, and the names of all else that is read."""
-    latest = min(today, _LAST_DAY) + MAX_SET_BACK
-    return today.isoformat(), latest.isoformat(), CONSENT, LIFETIME, QUEUED_REPORTS, QUEUED_BYTES
+def _days(today: date) -> tuple[str, str]:
+    """A day, and the latest that counts as its own, as ISO text."""
+    return today.isoformat(), (min(today, _LAST_DAY) + MAX_SET_BACK).isoformat()
 
 
 def add_to_totals(connection: sqlite3.Connection, *sums: tuple[str, int]) -> None:

@@ -9,6 +9,7 @@ cell is marked as unpublished in the same apply, so a kill before publishing is 
 Several workers share the partitions by leases, and one of them publishes.
 """
 
+import gc
 import logging
 import os
 import re
@@ -356,6 +357,7 @@ def main() -> int:
             "DITHER_STORE_URL is not the URL of a store, such as redis://host:6379 or cluster://a:6379,b:6379"
         )
         return EXIT_CONFIG
+    gc.freeze()  # what the imports have made stays: each full collection would walk over all of it
     try:
         run(_worker(store, name), stop)
     except (StorageError, RegistryError) as error:

@@ -70,7 +70,6 @@ class CrowdPlan:
         crowd_s: how long it keeps coming, seconds.
         capacity_s: how long the capacity is measured, seconds.
         connections: of the load in the crowd.
-        processes: of the load.
         workers: of the server.
         service_cpus: processors of the service.
         load_cpus: processors of the load.
@@ -80,7 +79,6 @@ class CrowdPlan:
     crowd_s: float
     capacity_s: int
     connections: int
-    processes: int
     workers: int
     service_cpus: Sequence[int]
     load_cpus: Sequence[int]
@@ -105,7 +103,7 @@ class CrowdPlan:
             faults=Faults(),
             profile="steady" if rate is None else "flash-crowd",
             rate=rate,
-            processes=self.processes,
+            processes=len(self.load_cpus),
             connections=connections,
             time_limit_s=limit_s,
             crowd_times=self.times / CALM,
@@ -140,8 +138,14 @@ class Capacity:
         }
 
 
-class _Loaded:
-    """A service under load, each on its own processors, watched from here. A context manager."""
+class LoadedService:
+    """A service under load, watched from here. A context manager.
+
+    Args:
+        plan: what is to be done.
+        folder: is made for it.
+        environ: variables ``DITHER_*`` of the service.
+    """
 
     def __init__(self, plan: CrowdPlan, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         folder.mkdir()
@@ -219,14 +223,14 @@ def crowds(plan: CrowdPlan, folder: Path, say: Say) -> dict[str, Any]:
     """
     with running_on(plan.load_cpus):
         say("measuring the capacity ...")
-        with _Loaded(plan, folder / "capacity") as loaded:
+        with LoadedService(plan, folder / "capacity") as loaded:
             capacity = loaded.capacity()
         say(f"{capacity.requests_per_s:.0f} requests/s; a crowd of {plan.times:g} times that ...")
-        with _Loaded(plan, folder / "first") as loaded:
+        with LoadedService(plan, folder / "first") as loaded:
             first = crowd_document(loaded.crowd("crowd", capacity.requests_per_s))
         half = max(_LEAST_HIGH_WATER, first["most_backlog_bytes"] // 2 // DEFAULT_PARTITIONS)
         say(f"the same with a backlog of at most {half} bytes in a partition ...")
-        with _Loaded(plan, folder / "second", {"DITHER_HIGH_WATER_BYTES": str(half)}) as loaded:
+        with LoadedService(plan, folder / "second", {"DITHER_HIGH_WATER_BYTES": str(half)}) as loaded:
             second = crowd_document(loaded.crowd("crowd before a small backlog", capacity.requests_per_s))
     return {
         "passed": first["passed"] and second["passed"],
@@ -265,7 +269,7 @@ def main(
 ) -> None:
     """Send a crowd at a service; exits with 0 where every rule held, with 1 where not."""
     service_cpus, load_cpus = shared_out(sorted(os.sched_getaffinity(0)))
-    plan = CrowdPlan(times, seconds, capacity_seconds, connections, 2, workers, service_cpus, load_cpus)
+    plan = CrowdPlan(times, seconds, capacity_seconds, connections, workers, service_cpus, load_cpus)
     try:
         with handled(_stop), tempfile.TemporaryDirectory(prefix="dither-crowd-") as name:
             click.echo(machine_text())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dither_harness.crowd_verdict import MEMORY_LIMIT, ROOM
+from dither_harness.crowd_verdict import BUFFERS_MIB, MEMORY_LIMIT, ROOM
 from dither_harness.machine import machine_text
 from dither_harness.service_process import STORE
 from dither_protocol.storage import DEFAULT_PARTITIONS
@@ -89,10 +89,8 @@ def _memory_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{row['process']:<17}{row['before_mib']:>9.2f}{row['least_mib']:>9.2f}{row['most_mib']:>9.2f}"
             f"{row['times']:>8.3f}  {'' if row['process'] == STORE else judged}".rstrip()
         )
-    return [
-        *lines,
-        f"Bounded: at most {MEMORY_LIMIT:g} times what it was before; the store less ids and backlog.",
-    ]
+    rule = f"Bounded: at most {MEMORY_LIMIT:g} times what it was before, or {BUFFERS_MIB} MiB more"
+    return [*lines, f"{rule}; the store less ids and backlog, by its own account."]
 
 
 def _others(retries: Mapping[str, int]) -> str:

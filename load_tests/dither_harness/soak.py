@@ -38,6 +38,8 @@ from dither_protocol.registry import load_registry
 
 REGISTRY: Final = Path(__file__).with_name("soak_registry.toml")
 LOG_EVERY_S: Final = 30.0
+WARM_UP: Final = 0.2
+"""Part of the run that is not judged where nothing else is said: 3 minutes of 15."""
 
 _LEAST_SAMPLES: Final = 100
 _LOOK_EVERY_S: Final = 0.2
@@ -55,6 +57,7 @@ class SoakPlan:
         faults: of the devices.
         workers: of the server.
         every_s: from one sample to the next, seconds.
+        warm_up_s: what is not judged of it, seconds.
         remembered: ids of earlier batches that the store has when it begins.
     """
 
@@ -63,6 +66,7 @@ class SoakPlan:
     faults: Faults
     workers: int
     every_s: float
+    warm_up_s: float
     remembered: int
 
     def load(self, periods: int) -> Plan:
@@ -100,7 +104,9 @@ def soak(plan: SoakPlan, folder: Path, say: Callable[[str], None]) -> Soaked:
         result, watch, looks, begins = _loaded(plan, service, registry, say)
         exit_codes.append(service.stop())
     looked = Looked(dict(looks.answers), dict(looks.wrong), looks.latencies)
-    return Soaked(result, watch.samples, begins, plan.seconds, plan.remembered, looked, exit_codes)
+    return Soaked(
+        result, watch.samples, begins, plan.seconds, plan.warm_up_s, plan.remembered, looked, exit_codes
+    )
 
 
 def _loaded(
@@ -157,6 +163,11 @@ def _stop(number: int, _: FrameType | None) -> None:
 @click.option("--faults", default="all", show_default=True, help="As of dither simulate.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 64), help="Of the server.")
 @click.option(
+    "--warm-up",
+    type=click.FloatRange(0),
+    help="Seconds that are not judged.  [default: a fifth of the run]",
+)
+@click.option(
     "--remembered",
     default=0,
     show_default=True,
@@ -169,13 +180,21 @@ def _stop(number: int, _: FrameType | None) -> None:
     help="Folder for soak.txt and soak.json.",
 )
 def main(
-    *, minutes: float, rate: float, faults: str, workers: int, remembered: int, out: Path | None
+    *,
+    minutes: float,
+    rate: float,
+    faults: str,
+    workers: int,
+    warm_up: float | None,
+    remembered: int,
+    out: Path | None,
 ) -> None:
     """Run a soak; exits with 0 where everything held, with 1 where not."""
     seconds = 60 * minutes
     every_s = min(5.0, seconds / _LEAST_SAMPLES)
+    warm_up_s = WARM_UP * seconds if warm_up is None else min(warm_up, seconds)
     try:
-        plan = SoakPlan(seconds, rate, Faults.parse(faults), workers, every_s, remembered)
+        plan = SoakPlan(seconds, rate, Faults.parse(faults), workers, every_s, warm_up_s, remembered)
         with handled(_stop), tempfile.TemporaryDirectory(prefix="dither-soak-") as name:
             click.echo(f"soak of {minutes:g} minutes at {rate:g} requests/s; {machine_text()}")
             soaked = soak(plan, Path(name), click.echo)

@@ -8,7 +8,6 @@ from dither_fleet.flatness import GROWTH_LIMIT
 from dither_harness.machine import machine, machine_text
 from dither_harness.soak_verdict import (
     STORE_LESS_IDS,
-    WARM_UP,
     Soaked,
     problems,
     processes,
@@ -128,7 +127,7 @@ def _thinned(table: Sequence[Mapping[str, Any]], every_s: float) -> list[Mapping
 def _process_lines(document: Mapping[str, Any]) -> list[str]:
     head = f"{'process':<17}{'first':>8}{'last':>8}{'growth':>8}{'MiB/h':>8}{'peak':>8}{'PSS':>8}{'USS':>8}"
     return [
-        f"After a warm-up of {document['warm_up_s']:g} s ({WARM_UP:.0%}): medians of the first and the last fifth, MiB",
+        f"After a warm-up of {document['warm_up_s']:g} s: medians of the first and the last fifth, MiB",
         head + f"{'files':>9}{'threads':>9}{'CPU':>6}",
         *map(_process_line, document["processes"]),
         f"Flat: grew by at most {GROWTH_LIMIT:.0%}. All rows are resident memory as the system sees it, but the last: "

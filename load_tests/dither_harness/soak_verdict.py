@@ -18,16 +18,13 @@ from dither_fleet.usage import Usage
 from dither_harness.service_process import STORE
 from dither_harness.service_watch import Sample, own_memory, replaced, resident
 
-WARM_UP: Final = 0.2
-"""Part of the run that is not judged: 3 minutes of 15."""
-
 STORE_LESS_IDS: Final = "store less ids"
 """What the store says that it uses, without ids to be remembered and backlog."""
 
 
 _OTHER_DESCRIPTORS: Final = 4
 _OTHERS: Final = 0.05
-"""So many of the operator's requests may meet a store that is slow for a moment."""
+"""Such a part of the looks may meet a store that is slow for a moment."""
 MIB: Final = 1 << 20
 
 
@@ -55,6 +52,7 @@ class Soaked:
         samples: of the service, in order.
         begins: monotonic seconds of the run's beginning.
         seconds: planned length.
+        warm_up_s: from here on memory must be flat, seconds of the run.
         remembered: ids that the store had when it began.
         looked: what the operator got.
         exit_codes: of the service, each time that it was stopped.
@@ -64,14 +62,10 @@ class Soaked:
     samples: Sequence[Sample]
     begins: float
     seconds: float
+    warm_up_s: float
     remembered: int
     looked: Looked
     exit_codes: Sequence[int]
-
-    @property
-    def warm_up_s(self) -> float:
-        """From here on memory must be flat, seconds of the run."""
-        return WARM_UP * self.seconds
 
     @property
     def during(self) -> list[Sample]:
@@ -99,9 +93,9 @@ def problems(soaked: Soaked) -> list[str]:
     if turned_away > _OTHERS * asked:
         found.append(f"the operator got 503 {turned_away} times of {asked}")
     found += [f"dither serve ended with exit code {code}" for code in soaked.exit_codes if code != 0]
-    missing = sum(each.store is None for each in soaked.samples)
-    if missing:
-        found.append(f"the store did not answer {missing} times")
+    silent = sum(each.store is None for each in soaked.during)
+    if silent > _OTHERS * len(soaked.during):
+        found.append(f"the store did not answer {silent} looks of {len(soaked.during)}")
     tally, plan = soaked.result.tally, soaked.result.plan
     if tally.devices < plan.devices:
         found.append(f"{plan.devices - tally.devices} devices did not come in time")

@@ -7,9 +7,8 @@ refused.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from dither_protocol.errors import WindowError
 
@@ -36,8 +35,7 @@ _FIRST: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _AFTER: Final = datetime(2300, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A half-open interval ``[start, end)``, both aware datetimes in UTC.
 
     Attributes:

@@ -8,10 +8,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dither_protocol.errors import BatchError, BatchProblem, MechanismError, Rejection, ReportError
 from dither_protocol.mechanisms.forms import decode_base64url, encode_base64url
@@ -27,8 +26,7 @@ _compact: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encod
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One randomised answer, with the types of the wire checked and nothing else.
 
     Attributes:
@@ -48,8 +46,7 @@ class Report:
     data: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A batch whose reports have not been looked at yet.
 
     Attributes:

@@ -1,7 +1,7 @@
 """What work costs, in operations of the store and bytes that it sends: by what changed, not by what is there."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -19,7 +19,6 @@ from support.worker_store import (
     announce,
     append_entry,
     dark_entry,
-    day,
     new_worker,
     partition_keys,
     published_estimates,
@@ -29,7 +28,9 @@ from support.worker_store import (
 pytestmark = pytest.mark.usefixtures("engine")
 
 LONG_S = 200.0
-FEW, MANY = 20, 400
+FEW, MANY = 20, 200
+AHEAD, BEHIND = date(2100, 1, 1), date(2020, 1, 1)
+"""First days of windows that are open, and of closed ones."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +54,14 @@ def _publish(valkey: Valkey) -> None:
     assert not any(client.hlen(partition_keys(partition).dirty) for partition in range(PARTITIONS))
 
 
+def _label(first: date, days: int) -> str:
+    return (first + timedelta(days=days)).isoformat()
+
+
 def _report(valkey: Valkey, days: Sequence[int]) -> None:
-    """One report about each of these days, over the partitions; each in a batch of its own."""
-    for number, days_ahead in enumerate(days):
-        append_entry(valkey, number % PARTITIONS, dark_entry(1, window=day(days_ahead)))
+    """One report about each of these days from `AHEAD` on, over the partitions; each in a batch of its own."""
+    for number, each in enumerate(days):
+        append_entry(valkey, number % PARTITIONS, dark_entry(1, window=_label(AHEAD, each)))
 
 
 def _with_cells(valkey: Valkey, registry: Registry, cells: int) -> Worker:
@@ -87,7 +92,7 @@ def _operations(valkey: Valkey, work: Callable[[], object]) -> dict[str, int]:
 
 
 def test_publishing_costs_what_changed_and_not_what_is_there(valkey: Valkey, registry: Registry) -> None:
-    """The same operations for ten changed cells of 20 as of 400; and each more that changed adds the same."""
+    """The same operations for ten changed cells of 20 as of 200; and each more that changed adds the same."""
     costs: dict[tuple[int, int], dict[str, int]] = {}
     for cells, changes in ((FEW, (10,)), (MANY, (10, 20, 40))):
         worker = _with_cells(valkey, registry, cells)
@@ -103,7 +108,7 @@ def test_publishing_costs_what_changed_and_not_what_is_there(valkey: Valkey, reg
 def test_a_round_of_counting_costs_what_waits_and_not_what_is_there(
     valkey: Valkey, registry: Registry
 ) -> None:
-    """The same operations, in the same number of bytes, whether the store has 20 cells or 400."""
+    """The same operations, whether the store has 20 cells or 200."""
     costs = []
     for cells in (FEW, MANY):
         worker = _with_cells(valkey, registry, cells)
@@ -129,8 +134,8 @@ def _closed(valkey: Valkey, registry: Registry, windows: int) -> None:
     store = Store(valkey.url)
     store.open()
     metric, published = registry.metrics["dark_mode"], Published(store)
-    for back in range(windows):
-        window = metric.parse_window(day(-10 - back))
+    for number in range(windows):
+        window = metric.parse_window(_label(BEHIND, number))
         draft = Draft("*", 1, final=True, document={"status": "final"})
         place = Place("dark_mode", 1, window, metric.closes_at(window))
         published.publish(place, [draft], datetime.now(UTC), pack(1, np.array([0, 1])))
@@ -144,13 +149,14 @@ def test_a_window_that_closes_reads_its_neighbours_and_not_the_history(
     sent = []
     for windows in (100, 1_000):
         _closed(valkey, registry, windows)
-        _report(valkey, [-9])
+        newest = _label(BEHIND, windows)
+        append_entry(valkey, 0, dark_entry(1, window=newest))
         _count(new_worker(valkey))
         client = valkey.client()
         client.config_resetstat()
         _publish(valkey)
         sent.append(client.info("stats")["total_net_output_bytes"])
-        assert published_rollups(valkey, "dark_mode", 1, 90)[day(-9)]["windows"]["with_reports"] == 90
+        assert published_rollups(valkey, "dark_mode", 1, 90)[newest]["windows"]["with_reports"] == 90
     assert sent[1] < 1.1 * sent[0]
 
 
@@ -162,8 +168,8 @@ def test_after_an_outage_each_window_has_its_rollups_published_once(
     for windows in (15, 30):
         announce(valkey, registry)
         worker = new_worker(valkey)
-        for back in range(windows):
-            append_entry(valkey, 0, dark_entry(1, window=day(-10 - back)))
+        for number in reversed(range(windows)):
+            append_entry(valkey, 0, dark_entry(1, window=_label(BEHIND, number)))
             _count(worker)
         ran = _operations(valkey, lambda: _publish(valkey))
         written.append(ran["cmdstat_hset"])

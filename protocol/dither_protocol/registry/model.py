@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from dither_protocol.errors import UnknownMetricError
 from dither_protocol.registry.metric import Metric
 
 
-@dataclass(frozen=True)
-class Privacy:
+class Privacy(NamedTuple):
     """Limits on what one device may spend over all metrics; None where the registry sets none.
 
     Attributes:

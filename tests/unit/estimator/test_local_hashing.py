@@ -101,6 +101,16 @@ def test_blocks_add_up(n: int) -> None:
     assert sum(one << 8 * v for v, one in enumerate(found)) == packed
 
 
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 700, 1_023, 1_024, 4_096 + 1_023])
+@pytest.mark.parametrize("d", [2, 15, 16, 17, 1_000])
+def test_few_reports_are_counted_as_many_are(n: int, d: int) -> None:
+    """However many values are taken at once, and whatever is left of the last of them."""
+    g = 3
+    seeds, reported = _fresh(n, 2**32), _fresh(n, g)
+    columns = (int(np.count_nonzero(buckets(seeds, _words([v]), g) == reported)) for v in range(d))
+    assert count_support(seeds, reported, g, d).tolist() == list(columns)
+
+
 def test_all_values_of_the_largest_domain() -> None:
     """Walking over 65,536 values ends at the right sums: each is asked about with no drift."""
     made = mechanism("olh", 3.0, 65_536)

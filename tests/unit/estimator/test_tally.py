@@ -161,6 +161,14 @@ def test_an_entry_with_more_than_the_limit_goes_alone_with_those_of_the_same_cel
     assert len(fitting(run, 24)) == 2
 
 
+def test_a_cell_that_comes_twice_in_an_entry_weighs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server writes such an entry, but it can be read, and one cell is all that it changes."""
+    monkeypatch.setattr("dither_estimator.tally.MAX_ENTRY_CELL_BYTES", 48)
+    result = _tally([_days(1, 2, 1, 2, 1)])
+    assert dict(result.counted) == {("dark_mode", "2026-11-01"): 3, ("dark_mode", "2026-11-02"): 2}
+    assert not result.dead_entries
+
+
 def test_an_entry_that_no_commit_can_carry_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that refuses it would be tried for ever; its reports are accounted for."""
     monkeypatch.setattr("dither_estimator.tally.MAX_ENTRY_CELL_BYTES", 48)

@@ -46,3 +46,14 @@ def test_without_a_rate_all_come_at_once() -> None:
     schedule = Schedule("steady", 5, None)
     assert schedule.arrivals(np.arange(5)).tolist() == [0.0] * 5
     assert schedule.length_s == 0
+
+
+def test_a_flash_crowd_may_be_of_any_size() -> None:
+    """Twelve times the rate before and after it, and the mean is still the one that was asked for."""
+    schedule = Schedule("flash-crowd", 1_000, 10.0, crowd_times=12.0)
+    before, crowd, after = (schedule.rate_at(part * schedule.length_s) for part in (0.1, 0.4, 0.9))
+    assert crowd == pytest.approx(12 * before)
+    assert before == after
+    came = schedule.arrivals(np.arange(1_000))
+    inside = ((came >= 25) & (came < 60)).sum()
+    assert inside == pytest.approx(1_000 * 0.35 * 12 / (0.65 + 0.35 * 12), abs=2)

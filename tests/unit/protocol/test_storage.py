@@ -20,6 +20,7 @@ from dither_protocol.storage import (
     WORKERS_KEY,
     Cell,
     PartitionKeys,
+    cell_name,
     companion_field,
     decode_cell,
     decode_entry,
@@ -38,6 +39,7 @@ from dither_protocol.storage import (
     published_key,
     published_member,
     rollups_key,
+    split_entry,
     totals_key,
     versions_key,
 )
@@ -148,6 +150,16 @@ def test_damaged_entries(entry: bytes, problem: str) -> None:
     """An entry that no server wrote is a StorageError."""
     with pytest.raises(StorageError, match=problem):
         list(decode_entry(entry))
+
+
+def test_an_entry_is_split_without_reading_names() -> None:
+    """What is no name can be told from what is: that is the reader's, who has met most names before."""
+    raw = [b"m:1:once:", b"\xff"]
+    entry = encode_entry([("m:1:once:", [b"ab", b"cd"])]) + b"\x01\x00\x01\x00\x01\x00\x00\x00\xffz"
+    assert list(split_entry(entry)) == [(raw[0], 2, 2, b"abcd"), (raw[1], 1, 1, b"z")]
+    assert cell_name(raw[0]) == "m:1:once:"
+    with pytest.raises(StorageError, match="not UTF-8"):
+        cell_name(raw[1])
 
 
 def test_damaged_entry_keeps_quiet() -> None:

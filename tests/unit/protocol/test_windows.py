@@ -1,4 +1,3 @@
-import dataclasses
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
 
@@ -205,7 +204,7 @@ def test_once_is_open_through_its_last_day(expires: date, today: date) -> None:
 def test_window_is_frozen() -> None:
     """Nobody moves the ends of a window."""
     window = parse_window("day", "2026-11-29")
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         window.end = window.start  # type: ignore[misc]
 
 
