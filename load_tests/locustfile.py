@@ -31,7 +31,7 @@ from locust.env import Environment
 
 from dither_client import randomize
 from dither_client.backoff import backoff_s
-from dither_client.transport import Delivered, Outcome, Refused, Retry, _Answer, _outcome
+from dither_client.transport import Answer, Delivered, Outcome, Refused, Retry, outcome_of
 from dither_fleet.expectation import Cell, Fate
 from dither_fleet.faults import Faults
 from dither_fleet.population import draw
@@ -169,7 +169,7 @@ class Device(FastHttpUser):
             outcome: Outcome = Retry("network:none", answered=False)
             if answer.status_code:
                 lower = {name.lower(): value for name, value in answer.headers.items()}
-                outcome = _outcome(_Answer(answer.status_code, lower, answer.content or b""))
+                outcome = outcome_of(Answer(answer.status_code, lower, answer.content or b""))
             problem = _problem(outcome, fate)
             if problem:
                 answer.failure(problem)

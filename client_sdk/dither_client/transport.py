@@ -180,7 +180,7 @@ class HttpTransport:
 
     def _request(
         self, method: str, path: str, headers: dict[str, str], body: bytes | None, limit: int
-    ) -> "_Answer":
+    ) -> "Answer":
         """One request with its whole answer.
 
         Raises:
@@ -199,7 +199,7 @@ class HttpTransport:
                 allow_redirects=False,
                 stream=True,
             ) as answer:
-                return _Answer(answer.status_code, dict(answer.headers.lower_items()), _read(answer, limit))
+                return Answer(answer.status_code, dict(answer.headers.lower_items()), _read(answer, limit))
         finally:
             if self._fresh_connections:
                 self.close()
@@ -213,7 +213,7 @@ class HttpTransport:
 
         try:
             headers = {"Content-Type": "application/json"}
-            return _outcome(self._request("POST", "/v1/reports", headers, body, _MAX_RECEIPT_BYTES))
+            return outcome_of(self._request("POST", "/v1/reports", headers, body, _MAX_RECEIPT_BYTES))
         except (RequestException, HTTPError, OSError) as error:
             return Retry(f"network:{type(error).__name__}", answered=False)
 
@@ -253,7 +253,9 @@ class HttpTransport:
         self._session = None
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """An HTTP answer: status, headers by lower-case name, body."""
+
     status: int
     headers: dict[str, str]
     body: bytes
@@ -264,7 +266,7 @@ def entity_tag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
-def _own_tag(answer: _Answer) -> str:
+def _own_tag(answer: Answer) -> str:
     """The tag of an answer if it says nothing but what was answered, else none.
 
     A server could give each device a tag of its own, and would have it back with every fetch (invariant P5).
@@ -273,7 +275,7 @@ def _own_tag(answer: _Answer) -> str:
     return tag if tag.removeprefix("W/") == entity_tag(answer.body) else ""
 
 
-def _signed(answer: _Answer) -> Fetched | None:
+def _signed(answer: Answer) -> Fetched | None:
     """The signed form as text: it is read by whoever checks it. Empty where the server says that there is none."""
     if answer.status == 200:
         return Fetched(answer.body.decode("utf-8", "replace"), _own_tag(answer))
@@ -301,7 +303,8 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _outcome(answer: _Answer) -> Outcome:
+def outcome_of(answer: Answer) -> Outcome:
+    """What the answer to a batch means."""
     if answer.status == 202:
         return _delivered(answer.body)
     if answer.status == 413:

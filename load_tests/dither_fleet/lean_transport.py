@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 from urllib.parse import urlsplit
 
-from dither_client.transport import HttpTransport, _Answer
+from dither_client.transport import Answer, HttpTransport
 
 _TIMEOUT_S: Final = 30.0
 
@@ -31,7 +31,7 @@ class LeanTransport(HttpTransport):
 
     def _request(
         self, method: str, path: str, headers: dict[str, str], body: bytes | None, limit: int
-    ) -> _Answer:
+    ) -> Answer:
         given = headers | {"Authorization": f"Bearer {self._ingest_key}", "User-Agent": "dither"}
         try:
             self._connection.request(method, self._path + path, body, given)
@@ -43,7 +43,7 @@ class LeanTransport(HttpTransport):
         if len(text) > limit:
             self._connection.close()
             raise ConnectionError("the answer is too long")
-        return _Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text)
+        return Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, text)
 
     def abandon(self, body: bytes, *, whole: bool) -> None:
         """Begin to send a batch and leave: before its end, or (``whole``) before the answer."""
