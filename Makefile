@@ -61,9 +61,11 @@ bench-peers: setup ## Measure research libraries of the field beside Dither, and
 	$(BIN)/python bench/run_peers.py --python $(PYTHON)
 
 soak: setup ## Load the service for MINUTES (15), watch its memory; writes OUT/soak.txt and soak.json
+	mkdir -p $(OUT)
 	$(BIN)/python -m dither_harness.soak --minutes $(MINUTES) --remembered 3000000 --out $(OUT)
 
 crowd: setup ## Send three times its capacity at the service; writes OUT/crowd.txt and crowd.json
+	mkdir -p $(OUT)
 	$(BIN)/python -m dither_harness.crowd --out $(OUT)
 
 clean: ## Remove .venv and everything built

@@ -76,7 +76,7 @@ def measure(cells: int) -> Iterator[Point]:
             settle(worker)
             yield from _few(store, worker, cells, names[-_CHANGED:])
         yield from _looks(store, cells)
-        _admit(store, names)
+        _admit(store, names[-_CHANGED:])
         yield Point("cells/worker-memory", cells, worker_peak_bytes(store))
 
 

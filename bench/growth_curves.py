@@ -96,7 +96,7 @@ TITLES: Final[Mapping[str, tuple[str, str]]] = {
     "cells/publish-few": ("worker: publish ten changed cells", SECONDS),
     "cells/idle-round": ("worker: a round with nothing to do", SECONDS),
     "cells/restart": ("worker: start, take over all partitions, look once", SECONDS),
-    "cells/worker-memory": ("memory of the process of the worker, peak at a restart", BYTES),
+    "cells/worker-memory": ("memory of the process of the worker, ten cells changed, peak", BYTES),
     "cells/store-counters": ("store: counters and accounts", BYTES),
     "cells/store-memory": ("store: counters, accounts and published estimates", BYTES),
     "cells/ledger": ("GET /v1/ledger (a look at conservation)", SECONDS),

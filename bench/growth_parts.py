@@ -40,7 +40,7 @@ _HIGH_WATER_BYTES: Final = 128 << 20
 _ADMIT: Final = files("dither_server").joinpath("scripts/admit.lua").read_bytes()
 _AT_ONCE: Final = 500
 _FOR_EVER_S: Final = 3_600.0
-_HANG_LIMIT_S: Final = 600.0
+_HANG_LIMIT_S: Final = 3_600.0
 _REST: Final = 12
 """The dashboard reuses its readings for ten times as long as they took."""
 
@@ -138,7 +138,7 @@ def settle(worker: Worker) -> None:
     """Count, then publish, until there is nothing left."""
     count_all(worker)
     worker.may_publish()
-    while worker.publish(_FOR_EVER_S):
+    while worker.publish(_FOR_EVER_S, resting=False):
         pass
 
 

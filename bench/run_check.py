@@ -6,7 +6,9 @@ to compare with.
 
 import argparse
 import json
+import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent))
 
 from comparison import FAILING, LIMIT, Figure, Finding, Verdict, compare, figures, settle
-from harness import Case, Skipped, machine
+from harness import ANY_MACHINE, Case, Skipped, machine
 from suites import SUITES, as_json, cases
 
 RESULTS = Path(__file__).parent / "results.json"
+_FILE_WIDTH = 160
 
 
 def main() -> int:
@@ -30,7 +33,7 @@ def main() -> int:
         "--only", action="append", choices=list(SUITES), default=[], help="a part; again for more"
     )
     given = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     document = json.loads(given.results.read_text(encoding="utf-8"))
     only = tuple(given.only) or tuple(SUITES)
     committed = {name: figure for name, figure in figures(document["rows"]).items() if figure.suite in only}
@@ -49,11 +52,16 @@ def main() -> int:
 
 
 def _note_machine(console: Console, committed: dict[str, Any]) -> None:
-    """Yardsticks carry figures over to another machine, but not exactly: say where it is another."""
+    """Yardsticks carry figures over to another machine, but not exactly; and a busy one delays whatever waits."""
     here = machine()
     other = [f"{key} {committed[key]}, here {here[key]}" for key in here if committed.get(key) != here[key]]
     if other:
         console.print("the committed figures are of another machine: " + "; ".join(other))
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 2:
+        console.print(
+            f"this machine is busy (load {load:.1f} on {cores} cores): rows may fail for that alone"
+        )
 
 
 def _measure(
@@ -65,7 +73,7 @@ def _measure(
         if not case.guarded:
             continue
         try:
-            measured |= settle(lambda case=case: _once(console, case), committed)
+            measured |= settle(partial(_once, console, case), committed)
         except Skipped as reason:
             skipped[case.suite] = str(reason)
     return measured, skipped
@@ -74,7 +82,8 @@ def _measure(
 def _once(console: Console, case: Case) -> dict[str, Figure]:
     found = figures(as_json(case, row) for row in case.rows())
     for figure in found.values():
-        console.print(f"  {figure.name}: {figure.relative:.4g} over {figure.yardstick}")
+        over = "" if figure.yardstick == ANY_MACHINE else f" over {figure.yardstick}"
+        console.print(f"  {figure.name}: {figure.relative:.4g}{over}", soft_wrap=True)
     return found
 
 

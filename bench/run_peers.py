@@ -16,6 +16,7 @@ from harness import Row, Skipped, machine
 from ldp_peers import NAMES, Facts, facts, installed, own_facts, rows
 
 RESULTS = Path(__file__).parent / "results-peers.json"
+_FILE_WIDTH = 160
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
         "--only", action="append", choices=NAMES, default=[], help="a library; again for more"
     )
     given = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     speed = Table("epsilon = 1", "theirs, 1/s", "Dither, 1/s", "Dither over theirs")
     traits = Table("library", "version", "noise from", "repeats when seeded", "intervals")
     peers = [_peer(console, traits, "dither", own_facts(), None)]

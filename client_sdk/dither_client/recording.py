@@ -114,27 +114,33 @@ class Recorder:
                 asked = self._asked(group, now)
                 if not _drawn(connection, metric, (group, asked), window, now):
                     return RecordStatus.NOT_DRAWN
-            cost, limits = self._cost(connection, asked), self.limits(registry)
+            limits, cost = self.limits(registry), self._cost(connection, asked)
             item = Charge(metric.name, metric.version, window.label, repr(canonical), cost)
             status = ledger.charge(connection, item, balance, limits)
             if status is not RecordStatus.QUEUED:
                 raise RefusedError(status)
             body = self._encode(metric, window, canonical, self._randomized(connection, metric, index))
-            size = outbox.size_of(body)
             kind = _kind(asked, cost) if limits.filters and cost else None
-            add_to_totals(connection, *ledger.sums(item, balance, kind), *outbox.sums(size))
-            self._check_sums(connection, balance, limits, (cost, size))
+            self._add_up(connection, balance, limits, item, kind=kind, body=body)
             last = last_accepted_date(window, metric.late_days)
             last_date = last.isoformat() if last else None
             outbox.add(connection, outbox.OpenReport(owner, due_at, metric.period, last_date, body))
         return RecordStatus.QUEUED
 
-    def _check_sums(
-        self, connection: sqlite3.Connection, balance: Balance, limits: Limits, added: tuple[int, int]
+    def _add_up(
+        self,
+        connection: sqlite3.Connection,
+        balance: Balance,
+        limits: Limits,
+        item: Charge,
+        *,
+        kind: str | None,
+        body: str,
     ) -> None:
-        """Refuse a report that is too much for a filter or for the queue; its cost and size are in the sums already."""
-        cost, size = added
-        if not ledger.filters_allow(connection, limits, balance.for_life + cost):
+        """Add a report to the sums of ledger and queue, in one statement; refuse what they have no room for."""
+        size = outbox.size_of(body)
+        add_to_totals(connection, *ledger.sums(item, balance, kind), *outbox.sums(size))
+        if not ledger.filters_allow(connection, limits, balance.for_life + item.nano_epsilon):
             raise RefusedError(RecordStatus.BUDGET_EXHAUSTED)
         if not outbox.has_room(balance, size, self._app.queue_reports, self._app.queue_bytes):
             raise RefusedError(RecordStatus.DROPPED, "queue_full")

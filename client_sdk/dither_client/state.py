@@ -31,6 +31,7 @@ from dither_client.errors import (
 
 SCHEMA_VERSION: Final = 2
 BUSY_TIMEOUT_MS: Final = 50
+PAGE_BYTES: Final = 1024
 
 _SCHEMA: Final = """
 CREATE TABLE charges (                  -- one row per report ever made: the ledger
@@ -149,6 +150,8 @@ class State:
             where, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
         try:
+            # Of a new file alone; an older one keeps its own. A record() writes three pages to the log.
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             # Erased answers are overwritten with zeros, not only unlinked (invariant P8).

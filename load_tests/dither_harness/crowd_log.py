@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dither_cli.simulate_output import seconds_text
 from dither_harness.crowd_verdict import BUFFERS_MIB, MEMORY_LIMIT, ROOM
 from dither_harness.machine import machine_text
 from dither_harness.service_process import STORE
@@ -34,7 +35,7 @@ def _wrk_line(found: Mapping[str, Any]) -> str:
     other = f", {found['not_accepted']} not accepted" if found["not_accepted"] else ", all accepted"
     return (
         f"wrk over {found['connections']} connections: {found['requests_per_s']:.0f} requests/s, p50 "
-        f"{_ms(found['p50_s'])}, p99 {_ms(found['p99_s'])}{other}"
+        f"{seconds_text(found['p50_s'])}, p99 {seconds_text(found['p99_s'])}{other}"
     )
 
 
@@ -54,8 +55,8 @@ def _phase_lines(phases: Mapping[str, Any]) -> list[str]:
     for name, row in phases.items():
         latency, waited = row["latency_s"], row["waited_s"]
         lines.append(
-            f"{name:<9}{row['seconds']:>8}{row['accepted']:>12.1f}{row['retry']:>8.1f}{_ms(latency['p50']):>10}"
-            f"{_ms(latency['p99']):>10}{_ms(waited['p50']):>28}{_ms(waited['p99']):>10}"
+            f"{name:<9}{row['seconds']:>8}{row['accepted']:>12.1f}{row['retry']:>8.1f}{seconds_text(latency['p50']):>10}"
+            f"{seconds_text(latency['p99']):>10}{seconds_text(waited['p50']):>28}{seconds_text(waited['p99']):>10}"
         )
     return lines
 
@@ -96,7 +97,3 @@ def _memory_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _others(retries: Mapping[str, int]) -> str:
     found = {reason: times for reason, times in retries.items() if reason != "http:503"}
     return "none" if not found else ", ".join(f"{reason} {times}" for reason, times in found.items())
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.1f} ms"

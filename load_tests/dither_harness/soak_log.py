@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from dither_cli.simulate_output import seconds_text
 from dither_cli.simulate_series import latency_document, simulation_document
 from dither_fleet.flatness import GROWTH_LIMIT
 from dither_harness.machine import machine, machine_text
 from dither_harness.soak_verdict import (
+    BUFFERS_MIB,
     STORE_LESS_IDS,
     Soaked,
     problems,
@@ -133,7 +135,8 @@ def _process_lines(document: Mapping[str, Any]) -> list[str]:
         f"Flat: grew by at most {GROWTH_LIMIT:.0%}. All rows are resident memory as the system sees it, but the last: "
         f'"{STORE_LESS_IDS}"',
         "is what the store says that it uses for anything but ids of batches, to be remembered until their date "
-        "is over, and backlog.",
+        "is over, and backlog;",
+        f"it is small, so it may also grow by {BUFFERS_MIB:g} MiB: windows that begin, some connections more.",
     ]
 
 
@@ -170,8 +173,8 @@ def _load_lines(load: Mapping[str, Any], document: Mapping[str, Any]) -> list[st
     reports = load["reports"]
     latency = load["latency_s"]
     asked = document["operator"]
-    p50, p99 = (_ms(latency[name]) for name in ("p50", "p99"))
-    own50, own99 = (_ms(asked["latency_s"][name]) for name in ("p50", "p99"))
+    p50, p99 = (seconds_text(latency[name]) for name in ("p50", "p99"))
+    own50, own99 = (seconds_text(asked["latency_s"][name]) for name in ("p50", "p99"))
     sent = sum(line["sent"] for line in load["metrics"])
     counted = sum(line["counted"] for line in load["metrics"])
     return [
@@ -183,7 +186,3 @@ def _load_lines(load: Mapping[str, Any], document: Mapping[str, Any]) -> list[st
         f"operator: answers by status {asked['answers']}, p50 {own50}, p99 {own99}",
         f"dither serve ended with exit codes {document['exit_codes']}",
     ]
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.1f} ms"

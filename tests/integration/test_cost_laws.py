@@ -34,9 +34,10 @@ AHEAD, BEHIND = date(2100, 1, 1), date(2020, 1, 1)
 
 
 @pytest.fixture(autouse=True)
-def leases_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are renewed by the clock, and what is counted here must not depend on it."""
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases are renewed and definitions read again by the clock; what is counted here must not depend on it."""
     monkeypatch.setattr("dither_estimator.leases.RENEW_S", 1e9)
+    monkeypatch.setattr("dither_estimator.definitions.DEFINITIONS_AGE_S", 1e9)
 
 
 def _count(worker: Worker) -> None:

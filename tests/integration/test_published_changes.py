@@ -1,5 +1,6 @@
 """What a round of publishing touches: what has changed, and as often as that is of use."""
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from dither_estimator import publisher
 from dither_estimator.store import Store
-from dither_estimator.worker import Worker
+from dither_estimator.worker import Worker, run
 from dither_protocol.registry import Registry
 from dither_protocol.storage import Cell, encode_entry
 from support.store import Store as Valkey
@@ -130,6 +131,18 @@ def test_after_a_long_round_publishing_rests(valkey: Valkey, registry: Registry,
     worker.publish(60, resting=False)
     assert _n(valkey) == 2
     assert not valkey.client().exists(partition_keys(0).dirty)
+
+
+def test_a_worker_that_stops_does_not_rest(valkey: Valkey, registry: Registry, slow: None) -> None:
+    """What it has counted last is published before it leaves."""
+    worker = new_worker(valkey)
+    append_entry(valkey, 0, dark_entry(1))
+    worker.tick()
+    append_entry(valkey, 0, dark_entry(1))
+    stop = threading.Event()
+    stop.set()
+    run(worker, stop)
+    assert _n(valkey) == 2
 
 
 class _Clock:

@@ -4,31 +4,23 @@ Exact integer arithmetic on operating-system randomness; no floats, and no branc
 """
 
 from collections.abc import Callable
-from functools import lru_cache
-from importlib import import_module
-from typing import Final, cast
 
+from dither_client.sampling import direct, hadamard, local_hashing, projective, subset, unary
 from dither_protocol.errors import MechanismError
 from dither_protocol.mechanisms import Data, Mechanism
 
-_SAMPLERS: Final = {
-    "rr": "direct",
-    "grr": "direct",
-    "sue": "unary",
-    "oue": "unary",
-    "subset": "subset",
-    "olh": "local_hashing",
-    "blh": "local_hashing",
-    "hadamard": "hadamard",
-    "projective": "projective",
+# All are loaded at once: a handler that forks in the middle of a late import leaves its child half a module.
+_SAMPLERS: dict[str, Callable[[Mechanism, int], Data]] = {
+    "rr": direct.sample,
+    "grr": direct.sample,
+    "sue": unary.sample,
+    "oue": unary.sample,
+    "subset": subset.sample,
+    "olh": local_hashing.sample,
+    "blh": local_hashing.sample,
+    "hadamard": hadamard.sample,
+    "projective": projective.sample,
 }
-"""The module of each sampler: an app pays for the import of those that its metrics need."""
-
-
-@lru_cache(maxsize=16)
-def _sampler(module: str) -> Callable[[Mechanism, int], Data]:
-    found = import_module(f"dither_client.sampling.{module}").sample
-    return cast(Callable[[Mechanism, int], Data], found)
 
 
 def randomize(mechanism: Mechanism, index: int) -> Data:
@@ -50,9 +42,11 @@ def randomize(mechanism: Mechanism, index: int) -> Data:
     """
     if type(index) is not int or not 0 <= index < mechanism.d:
         raise MechanismError(f"the index must be a whole number in [0, {mechanism.d})")
-    module = _SAMPLERS.get(mechanism.name)
+    sampler = _SAMPLERS.get(mechanism.name)
     if hasattr(mechanism, "epsilon_permanent"):  # a chain, under the name of its base oracle
-        module = "memoized"
-    if module is None:
+        from dither_client.sampling import memoized  # noqa: PLC0415  few apps have memoised metrics
+
+        sampler = memoized.sample
+    if sampler is None:
         raise MechanismError("there is no sampler for this mechanism")
-    return _sampler(module)(mechanism, index)
+    return sampler(mechanism, index)

@@ -34,6 +34,23 @@ from support.registries import COLORS
 # Permanent answers
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "first", "last"),
+    [("grr", 0x1D, 0x19), ("sue", 0x21_8022_B08C, 0xA2_260C_CC48), ("oue", 0x1001, 0x82_1102_0040)],
+)
+def test_a_permanent_answer_is_the_same_in_every_version_of_the_sdk(
+    mechanism: str, first: int, last: int
+) -> None:
+    """An update that reads the same digits in another order would give every device a second permanent answer."""
+    metric = mood_of(memo_document(mechanism, categories=[f"c{i}" for i in range(40)]))
+    chain = metric.mechanism
+    assert isinstance(chain, Memoized)
+    secret = bytes(range(32))
+    for index, expected in ((0, first), (39, last)):
+        digits = memo.permanent_digits(secret, metric, index)
+        assert sampling.memoized.permanent_answer(chain, index, digits) == expected
+
+
 @BOTH
 def test_the_permanent_answer_stays_over_restarts_and_states_differ(tmp_path: Path, mechanism: str) -> None:
     """A function of the secret and the value; another device has other ones, and a new consent another secret."""

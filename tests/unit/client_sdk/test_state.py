@@ -258,6 +258,23 @@ def test_dropping_traces_leaves_nothing_erased_in_any_file(tmp_path: Path) -> No
     made.close()
 
 
+def test_a_state_of_larger_pages_is_read_and_written_on(tmp_path: Path) -> None:
+    """A new file has small pages; one that an older version made keeps its own."""
+    for folder, size in ((tmp_path / "old", 4096), (tmp_path / "new", state.PAGE_BYTES)):
+        folder.mkdir()
+        if size != state.PAGE_BYTES:
+            older = sqlite3.connect(folder / "dither.sqlite3")
+            older.execute("PRAGMA journal_mode = WAL")
+            older.close()
+        for expected in (None, "kept"):
+            made = State(folder)
+            with made.transaction() as connection:
+                assert connection.execute("PRAGMA page_size").fetchone() == (size,)
+                assert read_note(connection, "a") == expected
+                write_note(connection, "a", "kept")
+            made.close()
+
+
 def test_notes_are_kept() -> None:
     """A note is replaced and removed."""
     made = State(None)

@@ -65,13 +65,18 @@ def test_ids_to_be_remembered_are_no_leak_of_the_store() -> None:
 
 
 def test_what_else_a_store_takes_is_a_leak() -> None:
-    """Its own account, less ids and backlog, grows by a tenth; a backlog that comes and goes is none."""
+    """By its own account, less ids and backlog: a MiB in the run; not a third of one, nor a backlog."""
 
     def leaking(at: float) -> Sample:
-        return sample(at, used_bytes=round(3 * MIB * (1 + 0.1 * at / SECONDS)))
+        return sample(at, used_bytes=round(MIB * (3 + at / SECONDS)))
 
     (problem,) = problems(_soaked(leaking))
     assert problem.startswith("store less ids: memory grew by")
+
+    def connected(at: float) -> Sample:
+        return sample(at, used_bytes=round(MIB * (3 + 0.3 * at / SECONDS)))
+
+    assert problems(_soaked(connected)) == []
 
     def behind(at: float) -> Sample:
         return sample(at, used_bytes=3 * MIB + round(at * 1_000), backlog_bytes=round(at * 1_000))

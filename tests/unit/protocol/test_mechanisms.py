@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dither_protocol import MECHANISMS, Mechanism, MechanismError, mechanism
-from dither_protocol.mechanisms import MAX_D, MAX_EPSILON, MIN_EPSILON, LocalHashing
+from dither_protocol.mechanisms import MAX_D, MAX_EPSILON, MIN_EPSILON, LocalHashing, memoized
 from dither_protocol.mechanisms.unary import UnaryEncoding
 from dither_protocol.mechanisms.weights import (
     SCALE,
@@ -125,6 +125,18 @@ def test_every_attribute_is_frozen(name: str) -> None:
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(made, key, 0.5)
     assert made == _any(name)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del made.p
+
+
+@pytest.mark.parametrize("name", ["rr", "grr", "sue", "oue"])
+def test_every_attribute_of_a_chain_is_frozen(name: str) -> None:
+    """A chain is no other than its base: neither its own field nor one of its numbers can be set."""
+    made = memoized(name, 1.0, 2, 2.0)
+    for key in ("epsilon", "epsilon_permanent", "d", "p", "q", "brand_new"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, key, 0.5)
+    assert made == memoized(name, 1.0, 2, 2.0) != memoized(name, 1.0, 2, 2.5)
 
 
 def test_interface_is_abstract() -> None:

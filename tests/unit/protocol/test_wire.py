@@ -70,6 +70,12 @@ def test_round_trip(batch_id: bytes, until: date, sent: list[Report]) -> None:
     assert [parse_report(document) for document in envelope.reports] == sent
 
 
+@given(reports)
+def test_a_report_is_the_compact_json_of_its_document(report: Report) -> None:
+    """The text is put together from parts that many reports share; it is what an encoder makes of the whole."""
+    assert encode_report(report) == json.dumps(report_document(report), separators=(",", ":"))
+
+
 def test_one_byte_is_one_byte() -> None:
     """A batch is ASCII: no character of a label can be cut in half."""
     emoji = Report("m", 1, "p", "w", {"os": "\U0001f469\u200d\U0001f4bb\ud800"}, 0)
