@@ -27,7 +27,7 @@ def _ran(module: str, *options: str) -> str:
 
 def test_a_soak_of_some_seconds_passes_and_writes_its_log(tmp_path: Path) -> None:
     """Every process judged, all faults played, an operator served, everything counted, two clean ends."""
-    options = ["--minutes", "0.3", "--warm-up", "9", "--rate", "100", "--remembered", "20000"]
+    options = ["--minutes", "0.25", "--warm-up", "7", "--rate", "100", "--remembered", "20000"]
     said = _ran("soak", *options, "--out", str(tmp_path))
     text = (tmp_path / "soak.txt").read_text()
     assert "PASS" in text
