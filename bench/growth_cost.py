@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 def cost(work: Callable[[], object], store: redis.Redis | None = None, repeats: int = 1) -> Cost:
     """The least that a piece of work took in some repeats."""
-    gc.collect()
+    _settle_heap()
     least, least_store = float("inf"), float("inf")
     for _ in range(repeats):
         store_began = _store_cpu_s(store)
@@ -58,6 +58,7 @@ def cost(work: Callable[[], object], store: redis.Redis | None = None, repeats: 
 def cost_each(work: Callable[[], object], repeats: int = 5, least_s: float = 0.01) -> float:
     """Processor seconds of a short piece of work: run often enough to be measured, the least of some repeats."""
     work()
+    _settle_heap()
     times = 1
     while True:
         began = time.process_time()
@@ -85,6 +86,12 @@ def memory_bytes(name: str = "VmRSS", pid: int | None = None) -> float:
         return float(psutil.Process(pid).memory_info().rss)
     with open(found, encoding="ascii") as lines:
         return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+
+def _settle_heap() -> None:
+    """What is there already is left out of collections: this process holds more than any that it measures would."""
+    gc.collect()
+    gc.freeze()
 
 
 def _store_cpu_s(store: redis.Redis | None) -> float:
