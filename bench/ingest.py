@@ -15,13 +15,17 @@ from pathlib import Path
 
 from dither_protocol.registry import parse_registry
 from dither_server.auth import key_hash
+from dither_server.settings import Settings
 from harness import ANY_MACHINE, Case, Row, Skipped
 from own_server import LOAD_CPU, PORT, own_server
 from own_store import own_store
 
 _SECONDS = 6
 _CONNECTIONS = 32
-_THREADS = 8
+_THREADS = Settings.threads  # as it is deployed; the empty route has as many
+_TURNS = 2
+_EMPTY = "empty"
+_ACKS = {"fsync": "always", "memory": "everysec"}
 _REPORTS = 10
 KEY = "bench"
 
@@ -69,22 +73,28 @@ def _rows() -> Iterator[Row]:
     if shutil.which("wrk") is None:
         raise Skipped("wrk is not installed")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        environ = _files(folder)
-        with own_server(
-            folder, ["--worker-class", "gthread", "--threads", str(_THREADS), "empty_app:app"], {}
-        ):
-            empty = _rate(folder)
-        yield Row("empty Flask route", empty, "1/s")
-        for ack, fsync in (("fsync", "always"), ("memory", "everysec")):
+        rates = _best_rates(Path(name))
+    yield Row("empty Flask route", rates[_EMPTY], "1/s")
+    for ack in _ACKS:
+        yield Row(f"ingest, ack={ack}, {_REPORTS} reports a batch", rates[ack], "1/s")
+        title, target = f"ingest over an empty route, ack={ack}", 0.7 if ack == "fsync" else None
+        yield Row(title, rates[ack] / rates[_EMPTY], "", target, over=1.0, yardstick=ANY_MACHINE)
+
+
+def _best_rates(folder: Path) -> dict[str, float]:
+    """Requests/s, the best of each in turns: the machine is not the same from one minute to the next."""
+    environ = _files(folder)
+    rates = dict.fromkeys((_EMPTY, *_ACKS), 0.0)
+    plain = ["--worker-class", "gthread", "--threads", str(_THREADS), "empty_app:app"]
+    for _ in range(_TURNS):
+        with own_server(folder, plain, {}):
+            rates[_EMPTY] = max(rates[_EMPTY], _rate(folder))
+        for ack, fsync in _ACKS.items():
             with own_store(fsync=fsync) as url:
                 given = environ | {"DITHER_STORE_URL": url, "DITHER_ACK": ack}
                 with own_server(folder, ["-c", "python:dither_server.gunicorn_config"], given):
-                    rate = _rate(folder)
-            yield Row(f"ingest, ack={ack}, {_REPORTS} reports a batch", rate, "1/s")
-            target = 0.7 if ack == "fsync" else None
-            title = f"ingest over an empty route, ack={ack}"
-            yield Row(title, rate / empty, "", target, over=1.0, yardstick=ANY_MACHINE)
+                    rates[ack] = max(rates[ack], _rate(folder))
+    return rates
 
 
 def project_files(folder: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from dither_protocol.errors import BatchError, BatchProblem
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_LARGE_BYTES: Final = 1 << 20
+_LARGE_BYTES: Final = 256 << 10
 _ONE_LARGE: Final = Lock()
 _AT_ONCE: Final = nullcontext()
 

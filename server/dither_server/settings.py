@@ -62,7 +62,7 @@ class Settings:
     role: str = "all"
     bind: str = "127.0.0.1:8787"
     workers: int = 2
-    threads: int = 8
+    threads: int = 32
     max_requests: int = 0
     max_requests_jitter: int = 0
     log: str = "human"

@@ -22,7 +22,7 @@ def test_the_required_variables_are_enough():
     )
     assert (found.ack, found.partitions, found.high_water_bytes) == ("fsync", 8, None)
     assert (found.store_path, found.min_free_bytes, found.max_requests) == (None, 256 << 20, 0)
-    assert (found.bind, found.workers, found.threads, found.log) == ("127.0.0.1:8787", 2, 8, "human")
+    assert (found.bind, found.workers, found.threads, found.log) == ("127.0.0.1:8787", 2, 32, "human")
     assert found.role == "all"
 
 
