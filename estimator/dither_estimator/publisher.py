@@ -87,6 +87,9 @@ class Publisher:
                 _log.warning("the store is full: estimates wait until it has room, counting goes on")
             self._refused, self._round = True, None
             return False
+        except Exception:
+            self._round = None  # it cannot go on, and is none to rest from: what it left is still marked
+            raise
 
     def _steps(self, deadline: float, stop: threading.Event | None) -> bool:
         begun_before = self._round is not None

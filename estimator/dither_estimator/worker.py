@@ -192,7 +192,7 @@ class Worker:
                     return entries, True
                 entries.append(entry)
             if len(page) < READ_BATCHES:
-                return entries, False
+                return entries, size > MAX_COMMIT_REPORT_BYTES  # one entry that is larger ends its page alone
         return entries, True
 
     def _advance(self, partition: int) -> bool:

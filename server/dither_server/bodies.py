@@ -22,20 +22,30 @@ class BodyTooLarge(Exception):
         super().__init__(f"the body inflates to more than {limit_bytes} bytes")
 
 
+def inflated_size(raw: bytes) -> int:
+    """What a gzip member says its content has, bytes (RFC 1952 section 2.3.1): `inflate` believes it no further."""
+    return int.from_bytes(raw[-4:], "little")
+
+
 def inflate(raw: bytes, limit_bytes: int) -> bytes:
-    """One gzip member, whole, and nothing after it. Never holds more than ``limit_bytes`` + 1 bytes of output.
+    """One gzip member, whole, and nothing after it.
+
+    Never holds more than one byte of output above ``limit_bytes``, nor above what `turn` lets pass by `inflated_size`.
 
     Raises:
         BodyTooLarge: there is more inside.
-        BatchError: not gzip, cut short, or followed by something else.
+        BatchError: not gzip, cut short, followed by something else, or larger than it says.
     """
     machine = zlib.decompressobj(_GZIP)
+    most = min(limit_bytes, max(inflated_size(raw), _LARGE_BYTES))
     try:
-        body = machine.decompress(raw, limit_bytes + 1)
+        body = machine.decompress(raw, most + 1)
     except zlib.error:
         raise _malformed("is not gzip, as its Content-Encoding says") from None
     if len(body) > limit_bytes:
         raise BodyTooLarge(limit_bytes)
+    if len(body) > most:
+        raise _malformed("is larger than its gzip stream says")
     if not machine.eof:
         raise _malformed("ends inside its gzip stream")
     if machine.unused_data:
@@ -58,7 +68,7 @@ def read_json(body: bytes) -> object:
 
 
 def turn(size_bytes: int) -> AbstractContextManager[Any]:
-    """Let large bodies be read one after the other: JSON becomes objects of up to thirty times its size."""
+    """Let large bodies be inflated and read one by one: JSON becomes objects of up to thirty times its size."""
     return _ONE_LARGE if size_bytes > _LARGE_BYTES else _AT_ONCE
 
 

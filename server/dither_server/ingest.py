@@ -17,7 +17,7 @@ from dither_server.admission import Admission, admit
 from dither_server.admit_call import Outcome
 from dither_server.answers import JSON, JSON_HEADERS, encode
 from dither_server.auth import Role
-from dither_server.bodies import BodyTooLarge, inflate, read_json, turn
+from dither_server.bodies import BodyTooLarge, inflate, inflated_size, read_json, turn
 from dither_server.problems import Problem, answer_of
 from dither_server.service import Service
 
@@ -52,9 +52,7 @@ class Ingest:
         service = self._service
         key = service.keyring.authorize(environ.get("HTTP_AUTHORIZATION"), Role.INGEST)
         service.quotas.check(key.key_id, key.quota)
-        body = _body(environ)
-        with turn(len(body)):
-            admission = admit(service.store.catalogue(), parse_envelope(read_json(body)), service.clock())
+        admission = self._judge(*_body(environ))
         charge = service.quotas.charge(key.key_id, key.quota, admission.reports)
         outcome = service.store.admit(admission)
         if outcome is not Outcome.NEW:
@@ -62,6 +60,13 @@ class Ingest:
         if outcome is Outcome.FULL:
             raise Problem("overloaded", "the counting is behind; the same batch may be sent again later")
         return _accepted(admission, duplicate=outcome is Outcome.DUPLICATE)
+
+    def _judge(self, raw: bytes, zipped: bool) -> Admission:
+        """What becomes of each report. A body is kept no longer: while the store works nobody needs it."""
+        service = self._service
+        with turn(inflated_size(raw) if zipped else len(raw)):
+            body = _inflated(raw) if zipped else raw
+            return admit(service.store.catalogue(), parse_envelope(read_json(body)), service.clock())
 
 
 def install(app: Flask, service: Service) -> None:
@@ -85,17 +90,18 @@ def install(app: Flask, service: Service) -> None:
     app.register_blueprint(routes)
 
 
-def _body(environ: "WSGIEnvironment") -> bytes:
-    """The inflated body."""
+def _body(environ: "WSGIEnvironment") -> tuple[bytes, bool]:
+    """The body as it was sent, and whether it is to be inflated."""
     if environ.get("CONTENT_TYPE") != JSON and Request(environ).mimetype != JSON:
         raise Problem("unsupported-media-type", f"send {JSON}", "Content-Type")
-    inflated = _ENCODINGS.get(environ.get("HTTP_CONTENT_ENCODING", "").strip().lower())
-    if inflated is None:
+    zipped = _ENCODINGS.get(environ.get("HTTP_CONTENT_ENCODING", "").strip().lower())
+    if zipped is None:
         headers = {"Accept-Encoding": "gzip, identity"}
         raise Problem("unsupported-encoding", "send gzip or no encoding", "Content-Encoding", headers)
-    raw = _read(environ)
-    if not inflated:
-        return raw
+    return _read(environ), zipped
+
+
+def _inflated(raw: bytes) -> bytes:
     try:
         return inflate(raw, MAX_INFLATED_BYTES)
     except BodyTooLarge as error:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 _TRIES: Final = 2
 """The first may find that the store has closed the connection meanwhile."""
+_PART_BYTES: Final = 256 << 10
+"""So much is sent at once: each part has the library's time limit for itself, as batches of a slow network need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,11 @@ class Lines:
         return results
 
     def _hear(self, connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        sent = b"".join([part for command in commands for part in connection.pack_command(*command)])
+        words = memoryview(b"".join([part for each in commands for part in connection.pack_command(*each)]))
+        parts = [words[at : at + _PART_BYTES] for at in range(0, len(words), _PART_BYTES)]
         for tries_left in reversed(range(_TRIES)):
             try:
-                connection.send_packed_command([sent], check_health=False)
+                connection.send_packed_command(parts, check_health=False)
                 return [self._reply(connection) for _ in commands]
             except self._replies.lost:
                 connection.disconnect()
@@ -81,7 +84,8 @@ class Lines:
 
     def drop(self) -> None:
         """Close those that nobody uses now: they may lead to a server that is no master any more."""
-        while self._kept:
-            pool, connection = self._kept.popitem()
-            connection.disconnect()
-            pool.release(connection)
+        for pool in list(self._kept):
+            connection = self._kept.pop(pool, None)
+            if connection is not None:  # else another thread uses it just now
+                connection.disconnect()
+                pool.release(connection)

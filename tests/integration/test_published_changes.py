@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dither_estimator import publisher
-from dither_estimator.store import Store
+from dither_estimator.store import Store, StoreUnavailableError
 from dither_estimator.worker import Worker, run
 from dither_protocol.registry import Registry
 from dither_protocol.storage import Cell, encode_entry
@@ -166,6 +166,25 @@ def test_a_rest_ends(valkey: Valkey, registry: Registry, slow: None, monkeypatch
         clock.now += later
         worker.tick()
         assert _n(valkey) == expected
+
+
+def test_nobody_rests_from_a_round_that_the_store_ended(
+    valkey: Valkey, registry: Registry, slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took long because the store was silent; as soon as that answers, what is marked is published."""
+    worker = new_worker(valkey)
+    append_entry(valkey, 0, dark_entry(1))
+    worker.count()
+
+    def silent(*_: object) -> None:
+        raise StoreUnavailableError("no answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(Store, "cells_by_partition", silent)
+        with pytest.raises(StoreUnavailableError):
+            worker.tick()
+    worker.tick()
+    assert _n(valkey) == 1
 
 
 def test_a_round_that_is_begun_is_ended(valkey: Valkey, registry: Registry, slow: None) -> None:

@@ -63,6 +63,21 @@ def test_a_second_tick_changes_nothing(valkey: Valkey, registry: Registry) -> No
     assert valkey.dump() == before
 
 
+def test_batches_larger_than_a_commit_are_counted_without_a_pause(
+    valkey: Valkey, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a commit of its own, and as long as one waits there is more to do at once: who stops counts them all."""
+    monkeypatch.setattr("dither_estimator.worker.MAX_COMMIT_REPORT_BYTES", 10)
+    for _ in range(3):
+        append_entry(valkey, 0, dark_entry(1, 1, 0))
+    worker = new_worker(valkey)
+    assert worker.count()
+    assert worker.count()
+    worker.count()
+    assert not worker.count()
+    assert read_cell(valkey, 0) == (9, [3, 6])
+
+
 def test_counts_add_up_over_runs_and_dimensions(valkey: Valkey, registry: Registry) -> None:
     """The estimate over all dimensions has the sum of the cells; each cell has its own estimate beside it."""
     linux = Cell("color", 2, "2026-W48", (("os", "linux"),)).name

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dither_protocol.errors import BatchError, BatchProblem
-from dither_server.bodies import BodyTooLarge, inflate, read_json, turn
+from dither_server.bodies import BodyTooLarge, inflate, inflated_size, read_json, turn
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", bytes(1_000)])
@@ -27,6 +27,22 @@ def test_a_bomb_is_never_inflated_whole(monkeypatch):
     one = gzip.compress(bytes(1 << 26))
     with pytest.raises(BodyTooLarge):
         inflate(one, 1 << 20)
+
+
+@pytest.mark.parametrize("size", [0, 1, 262_144, 262_145, 1 << 20])
+def test_a_member_says_how_large_its_content_is(size):
+    """It is told before anything is inflated, and what says the truth is inflated whatever its size."""
+    raw = gzip.compress(bytes(size))
+    assert inflated_size(raw) == size
+    assert inflate(raw, 1 << 20) == bytes(size)
+
+
+@pytest.mark.parametrize("said", [0, 262_144, 1 << 19])
+def test_a_member_that_says_less_than_it_holds_is_refused(said):
+    """What passed its turn as a small body is never held as a large one."""
+    raw = gzip.compress(bytes(1 << 20))[:-4] + said.to_bytes(4, "little")
+    with pytest.raises(BatchError, match="larger than its gzip stream says"):
+        inflate(raw, 8 << 20)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 
 from dither_protocol.storage import PartitionKeys, decode_entry, partition_of, partition_tags
 from dither_protocol.wire import MAX_BODY_BYTES
+from dither_server import ingest
 from dither_server.app import create_app
+from dither_server.bodies import inflate, turn
 from support.server import INGEST_KEY, NOW, OPERATOR_KEY, TODAY, batch, bearer, report, settings
 
 ID = bytes(range(16))
@@ -130,6 +132,24 @@ def test_gzip_is_accepted(client):
     body = gzip.compress(json.dumps(batch()).encode())
     assert _post(client, body, Content_Encoding="gzip").json["accepted"] == 1
     assert _post(client, batch(), Content_Encoding="identity").json["accepted"] == 1
+
+
+def test_large_bodies_are_inflated_one_after_the_other(client, monkeypatch):
+    """One that waits for its turn is as small as it was sent: few bytes may hold many."""
+    begun = threading.Event()
+
+    def watched(raw, limit_bytes):
+        begun.set()
+        return inflate(raw, limit_bytes)
+
+    monkeypatch.setattr(ingest, "inflate", watched)
+    body = gzip.compress(json.dumps(batch()).encode() + b" " * (4 << 20))
+    sent = threading.Thread(target=_post, args=(client, body), kwargs={"Content_Encoding": "gzip"})
+    with turn(2 << 20):
+        sent.start()
+        assert not begun.wait(0.1)
+    sent.join(60)
+    assert begun.is_set()
 
 
 REFUSED = [

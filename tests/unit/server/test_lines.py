@@ -1,7 +1,12 @@
 """Round trips over kept connections: each command has its own reply, whatever became of the one before."""
 
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import redis
@@ -90,6 +95,47 @@ def test_threads_do_not_hear_each_other(client: redis.Redis, lines: Lines) -> No
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(ask, range(1, 9)))
     assert len(lines._kept) == 1
+
+
+@contextmanager
+def _slow_network(store: Path, address: Path, bytes_per_s: float) -> Iterator[None]:
+    """Takes one connection at ``address`` on to the store; what is sent to the store goes at this pace."""
+
+    def carry(source: socket.socket, target: socket.socket, pause_s: float) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+                time.sleep(pause_s * len(data))
+            target.shutdown(socket.SHUT_WR)
+
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as there:
+        listening.bind(str(address))
+        listening.listen()
+        there.connect(str(store))
+
+        def serve() -> None:
+            here, _ = listening.accept()
+            with here:
+                back = threading.Thread(target=carry, args=(there, here, 0.0))
+                back.start()
+                carry(here, there, 1 / bytes_per_s)
+                back.join()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield
+        serving.join(60)
+
+
+def test_large_commands_have_time_on_a_slow_network(store: Valkey, tmp_path: Path, lines: Lines) -> None:
+    """The limit is for each part that is sent, not for all that goes together."""
+    address, large = tmp_path / "slow.sock", bytes(100_000)
+    with (
+        _slow_network(store.folder / "s.sock", address, 4e6),
+        redis.Redis(unix_socket_path=str(address), socket_timeout=1) as client,
+    ):
+        assert lines.ask(client, [("SET", place, large) for place in range(60)]) == [b"OK"] * 60
+        lines.drop()
 
 
 def test_a_store_that_is_gone_is_said_to_be(lines: Lines) -> None:

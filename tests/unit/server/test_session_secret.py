@@ -118,6 +118,18 @@ def test_it_is_read_when_the_server_starts(store: Valkey, tmp_path: Path) -> Non
         assert client.exists(SESSIONS_KEY)
 
 
+def test_what_is_wrong_with_it_does_not_stop_the_start(
+    store: Valkey, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Devices report; the log says what people meet when they sign in."""
+    with store.client() as client:
+        client.lpush(SESSIONS_KEY, "no text")
+    app = create_app(settings(tmp_path, store.url)).test_client()
+    assert app.get("/readyz").status_code == 200
+    assert "WRONGTYPE" in caplog.text
+    assert app.get(f"/login?token={OPERATOR_KEY}").status_code == 500
+
+
 def test_who_signs_in_waits_for_a_store_that_is_back_in_a_moment(tmp_path: Path) -> None:
     """As long as is said, and no longer."""
     seconds = _Seconds()
