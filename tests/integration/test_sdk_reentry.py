@@ -13,13 +13,20 @@ def test_a_signal_handler_that_records(tmp_path: Path, on_disk: bool) -> None:
     """A handler that interrupts `record()`, `flush()` or the start of the sender gets an answer: no hang, no error."""
     code = """
     client = make_client(exit_timeout_s=30)
-    inside, outside = [], []
+    inside, outside, depth = [], [], 0
     numbers = iter(range(1_000, 3_000))
 
     def handler(*_):
-        number = next(numbers, None)
-        if number is not None:
-            inside.append((number, ask(client, number)))
+        global depth
+        if depth == 3:  # on a busy machine the next alarm always comes before an answer: without end
+            return
+        depth += 1
+        try:
+            number = next(numbers, None)
+            if number is not None:
+                inside.append((number, ask(client, number)))
+        finally:
+            depth -= 1
 
     signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0005)
