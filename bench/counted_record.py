@@ -9,22 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dither_client import Client, RecordStatus
-
-_DOCUMENT = {
-    "schema": 1,
-    "project": "bench",
-    "metrics": {
-        "m": {
-            "version": 1,
-            "type": "categorical",
-            "description": "d",
-            "categories": [f"value {i}" for i in range(128)],
-            "epsilon": 1.0,
-            "mechanism": "oue",
-            "period": "hour",
-        }
-    },
-}
+from one_metric import DOCUMENT
 
 
 def main() -> None:
@@ -32,7 +17,7 @@ def main() -> None:
     clock = [datetime(2026, 1, 1, tzinfo=UTC)]
     client = Client(
         "http://127.0.0.1:9",
-        _DOCUMENT,
+        DOCUMENT,
         ingest_key="k",
         state_dir=Path(sys.argv[2]) / str(os.getpid()),
         delay_s=3600,

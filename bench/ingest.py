@@ -4,7 +4,6 @@ The load comes from ``wrk`` on a core of its own; where it is not installed ther
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dither_harness.wrk import batches_script
 from dither_protocol.registry import parse_registry
 from dither_server.auth import key_hash
 from dither_server.settings import Settings
@@ -40,26 +40,6 @@ categories = ["chrome", "firefox", "safari", "edge", "other"]
 epsilon = 1.0
 mechanism = "grr"
 dimensions = { os = ["linux", "macos", "windows"] }
-"""
-
-# Every request carries an id of its own: 21 free characters of base64url, and one whose low bits are zero.
-_WRK = """
-local letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-local last = "AQgw"
-local threads = 0
-function setup(thread) thread:set("number", threads) threads = threads + 1 end
-function init(args) math.randomseed(os.time() * 1000 + number * 7919 + SEED) end
-wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
-wrk.headers["Authorization"] = "Bearer KEY"
-local tail = 'TAIL'
-function request()
-  local id = {}
-  for i = 1, 21 do local at = math.random(64) id[i] = letters:sub(at, at) end
-  local at = math.random(4)
-  id[22] = last:sub(at, at)
-  return wrk.format(nil, "/v1/reports", nil, '{"batch":"' .. table.concat(id) .. '",' .. tail)
-end
 """
 
 
@@ -106,7 +86,7 @@ def project_files(folder: Path) -> None:
 
 def _files(folder: Path) -> dict[str, str]:
     project_files(folder)
-    (folder / "load.lua").write_text(_script())
+    (folder / "load.lua").write_text(batches_script(KEY, batch_tail()))
     return {
         "DITHER_REGISTRY": str(folder / "registry.toml"),
         "DITHER_KEYS_FILE": str(folder / "keys.json"),
@@ -126,11 +106,6 @@ def batch_tail() -> str:
     }  # fmt: skip
     until = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 3 * 86_400))
     return json.dumps({"until": until, "reports": [report] * _REPORTS}, separators=(",", ":"))[1:]
-
-
-def _script() -> str:
-    script = _WRK.replace("KEY", KEY).replace("TAIL", batch_tail())
-    return script.replace("SEED", str(int.from_bytes(os.urandom(3))))
 
 
 def _rate(folder: Path) -> float:

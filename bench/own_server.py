@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import psutil
+
 SERVER_CPU, LOAD_CPU = 0, 1
 _START_LIMIT_S = 30
 
@@ -24,8 +26,8 @@ PORT = _free_port()
 
 
 @contextmanager
-def own_server(folder: Path, arguments: list[str], environ: Mapping[str, str]) -> Iterator[None]:
-    """Run it on `PORT` while the body lasts; ``folder`` holds its log."""
+def own_server(folder: Path, arguments: list[str], environ: Mapping[str, str]) -> Iterator[psutil.Process]:
+    """Run it on `PORT` while the body lasts; ``folder`` holds its log. Gives its worker."""
     command = ["taskset", "-c", str(SERVER_CPU), sys.executable, "-m", "gunicorn", "--log-level", "error"]
     command += ["--bind", f"127.0.0.1:{PORT}", "--workers", "1", *arguments]
     given = {name: value for name, value in os.environ.items() if not name.startswith("DITHER_")}
@@ -34,7 +36,7 @@ def own_server(folder: Path, arguments: list[str], environ: Mapping[str, str]) -
         process = subprocess.Popen(command, env=given, cwd=folder, stdout=log, stderr=log)
     try:
         _wait()
-        yield
+        yield psutil.Process(process.pid).children()[0]
     finally:
         process.terminate()
         process.wait()

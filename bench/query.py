@@ -17,6 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
+import psutil
 import redis
 
 from dither_estimator.publication import encode_document, estimate_document, window_scope
@@ -57,7 +58,7 @@ mechanism = "oue"
 
 
 def cases() -> Iterator[Case]:
-    """All of it together; the median is guarded. The tail belongs to the machine, and has its target."""
+    """All of it together. The processor time is guarded; latencies are mostly waking up, and the tail has a target."""
     yield Case("query", _rows, guarded=True)
 
 
@@ -73,16 +74,19 @@ def _rows() -> Iterator[Row]:
             "DITHER_WORKERS": "1",
             "DITHER_BIND": f"127.0.0.1:{PORT}",
         }
-        with own_server(folder, ["-c", "python:dither_server.gunicorn_config"], environ):
+        with own_server(folder, ["-c", "python:dither_server.gunicorn_config"], environ) as worker:
             path = "/v1/metrics/feature/estimates"
             _measure(path, rate=_RATE, seconds=1)  # prepares the store
             newest = _publish(url, metric)
+            before_s = _processor_s(worker)
             one = _measure(f"{path}?dimensions=*&from={newest}", rate=_RATE, seconds=_SECONDS)
+            query_s = (_processor_s(worker) - before_s) / (_RATE * (_SECONDS + _WARM_SECONDS))
             many = _measure(f"{path}?dimensions=*", rate=_RATE // 10, seconds=_SECONDS // 2)
     loop = 1e3 * beside(python_loop, python_loop)[0]
+    name = "processor time of an estimate query, d = 128"
+    yield Row(name, 1e3 * query_s, "ms", higher_is_better=False, over=loop, yardstick=PYTHON)
     p50 = 1e3 * statistics.median(one)
-    name = f"estimate query at {_RATE}/s, d = 128, p50"
-    yield Row(name, p50, "ms", higher_is_better=False, over=loop, yardstick=PYTHON)
+    yield Row(f"estimate query at {_RATE}/s, d = 128, p50", p50, "ms", higher_is_better=False)
     p99 = 1e3 * _percentile(one, 99)
     yield Row(f"estimate query at {_RATE}/s, d = 128, p99", p99, "ms", _TARGET_MS, higher_is_better=False)
     name = f"query for {_DAYS} windows at {_RATE // 10}/s, d = 128, p99"
@@ -153,6 +157,11 @@ def _measure(path: str, *, rate: int, seconds: int) -> Sequence[float]:
     if faults:
         raise faults[0]
     return taken
+
+
+def _processor_s(worker: psutil.Process) -> float:
+    used = worker.cpu_times()
+    return float(used.user + used.system)
 
 
 def _percentile(samples: Sequence[float], percent: int) -> float:

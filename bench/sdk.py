@@ -13,6 +13,7 @@ from pathlib import Path
 from dither_client import Client, randomize
 from dither_protocol import mechanism, registry_from_document
 from harness import ANY_MACHINE, Case, Row, beside, in_turns, median_s
+from one_metric import DOCUMENT
 from peers import process_s
 from silent_server import silent_server
 from yardsticks import BARE, PYTHON, SQLITE, python_loop, transactions
@@ -27,27 +28,11 @@ client = Client("http://127.0.0.1:PORT", DOCUMENT, ingest_key="k", state_dir=STA
 client.record("m", "value 7")
 time.sleep(0.5)  # until the sender is inside its request
 """
-_LABELS = [f"value {i}" for i in range(128)]
-_DOCUMENT = {
-    "schema": 1,
-    "project": "bench",
-    "metrics": {
-        "m": {
-            "version": 1,
-            "type": "categorical",
-            "description": "d",
-            "categories": _LABELS,
-            "epsilon": 1.0,
-            "mechanism": "oue",
-            "period": "hour",
-        }
-    },
-}
 _FIRST_RECORD = f"""
 import os
 from dither_client import Client
 folder = os.path.join("STATE", str(os.getpid()))
-client = Client("http://127.0.0.1:9", {_DOCUMENT!r}, ingest_key="k", state_dir=folder)
+client = Client("http://127.0.0.1:9", {DOCUMENT!r}, ingest_key="k", state_dir=folder)
 client.record("m", "value 7")
 os._exit(0)
 """
@@ -96,7 +81,7 @@ def _record_rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, transactions() as yardstick:
         client = Client(
             "http://127.0.0.1:9",
-            registry_from_document(_DOCUMENT),
+            registry_from_document(DOCUMENT),
             ingest_key="k",
             state_dir=Path(folder),
             delay_s=3600,
@@ -120,11 +105,11 @@ def _exit_rows() -> Iterator[Row]:
     with silent_server() as port, tempfile.TemporaryDirectory() as folder:
         code = (
             _EXIT.replace("PORT", str(port))
-            .replace("DOCUMENT", repr(_DOCUMENT))
+            .replace("DOCUMENT", repr(DOCUMENT))
             .replace("STATE", repr(folder))
         )
         took = process_s(code, 1) - 0.5
-        client = Client(f"http://127.0.0.1:{port}", _DOCUMENT, ingest_key="k", state_dir=folder)
+        client = Client(f"http://127.0.0.1:{port}", DOCUMENT, ingest_key="k", state_dir=folder)
         lost = 1 - client.pending_reports()
         client.shutdown(0.0)
     for name, value, unit, target in (

@@ -69,13 +69,18 @@ def run_wrk(
     tail = json.dumps(
         {name: value for name, value in batch.items() if name != "batch"}, separators=(",", ":")
     )[1:]
-    script = _SCRIPT.replace("KEY", target.ingest_key).replace("TAIL", tail)
     file = folder / "batches.lua"
-    file.write_text(script.replace("SEED", str(int.from_bytes(os.urandom(4)))), "utf-8")
+    file.write_text(batches_script(target.ingest_key, tail), "utf-8")
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency"]
     command += ["-s", str(file), target.url]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return parse_wrk(said, connections)
+
+
+def batches_script(ingest_key: str, tail: str) -> str:
+    """A script for ``wrk`` with one thread; ``tail`` is a batch as JSON without its beginning, which has the id."""
+    script = _SCRIPT.replace("KEY", ingest_key).replace("TAIL", tail)
+    return script.replace("SEED", str(int.from_bytes(os.urandom(4))))
 
 
 def parse_wrk(said: str, connections: int) -> WrkFound:

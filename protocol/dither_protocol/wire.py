@@ -65,18 +65,6 @@ def new_batch_id() -> bytes:
     return os.urandom(BATCH_ID_BYTES)
 
 
-def report_document(report: Report) -> dict[str, Any]:
-    """The JSON object of one report."""
-    return {
-        "metric": report.metric,
-        "version": report.version,
-        "params": report.params,
-        "window": report.window,
-        "dimensions": dict(sorted(report.dimensions.items())),
-        "data": report.data,
-    }
-
-
 def encode_report(report: Report) -> str:
     """One report as compact JSON text."""
     return encode_fields(

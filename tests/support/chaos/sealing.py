@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from dither_protocol.storage import Cell, partition_of
 from dither_protocol.windows import CLOCK_SKEW, MAX_UNTIL_DAYS, batch_until, last_accepted_date
-from dither_protocol.wire import BATCH_ID_BYTES, Report, encode_batch, report_document
+from dither_protocol.wire import BATCH_ID_BYTES, Report, encode_batch
 from support.chaos.history import PlannedBatch, PlannedReport, Spoil
 from support.chaos.plan import PARTITIONS
 from support.chaos.questions import EVER, EVER_BUCKETS, base_time, metric, window_label
+from support.wire_documents import report_document
 
 NOWHERE: Final = ("_unknown", "_unknown")
 

@@ -19,9 +19,9 @@ from dither_protocol.wire import (
     new_batch_id,
     parse_envelope,
     parse_report,
-    report_document,
 )
 from support.protocol_samples import MARKER, refused
+from support.wire_documents import report_document
 
 REPORT = Report("browser", 1, "3f9a1c2b", "2026-11-29", {"os": "linux", "channel": "beta"}, 3)
 UNTIL = date(2026, 12, 2)
